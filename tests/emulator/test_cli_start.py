@@ -155,7 +155,7 @@ def test_it_limits_the_answer_to_a_pull_if_that_is_asked_for() -> None:
         (["--config", "{config}"], 1, "subscriptions[0]: Invalid ack deadline given"),
     ],
 )
-def test_what_makes_no_sense_is_explained(
+def test_an_invalid_fault_line_is_refused_with_its_problem(
     arguments: list[str], code: int, text: str, config: str
 ) -> None:
     """The error comes before the broker listens.
@@ -167,7 +167,7 @@ def test_what_makes_no_sense_is_explained(
     assert text in " ".join(explained.split())
 
 
-def test_a_variable_of_another_form_is_named() -> None:
+def test_a_malformed_project_variable_is_named_in_the_error() -> None:
     """The exit code is 1, and the error has one line."""
     error = error_of(PUBSUB_PROJECT1="shop,,orders")
     assert error.startswith("Error: PUBSUB_PROJECT1: must have the form ")

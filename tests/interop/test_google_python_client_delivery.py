@@ -64,7 +64,7 @@ def test_exactly_once_good_ids_are_carried_out_beside_bad_ones(connect: Connect)
     assert clients.drain() == [b"a"]
 
 
-def test_exactly_once_an_acknowledgement_can_be_repeated(connect: Connect) -> None:
+def test_with_exactly_once_delivery_an_acknowledgement_can_be_repeated(connect: Connect) -> None:
     """The client cannot distinguish a lost answer from a lost call."""
     clients = connect(enable_exactly_once_delivery=True)
     clients.publish(b"a")

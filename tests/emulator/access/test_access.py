@@ -21,7 +21,9 @@ def access() -> Access:
     ("header", "principal"),
     [("Bearer t-ci", CI), ("bearer t-ci-2", CI), ("Bearer  t-root ", ROOT)],
 )
-def test_a_token_tells_who_calls(access: Access, header: str, principal: Principal) -> None:
+def test_a_bearer_token_identifies_its_principal(
+    access: Access, header: str, principal: Principal
+) -> None:
     """The token is in the header that every client uses."""
     assert access.authenticate(header) is principal
 
@@ -48,7 +50,7 @@ def test_a_wrong_token_is_refused(access: Access, header: str) -> None:
 
 
 @pytest.mark.parametrize("projects", [(), ("test",), ("test", "dev")])
-def test_a_principal_may_use_its_projects(access: Access, projects: tuple[str, ...]) -> None:
+def test_a_principal_may_access_its_own_projects(access: Access, projects: tuple[str, ...]) -> None:
     """One call may name several of them."""
     access.check("Bearer t-ci", *projects)
 
@@ -56,7 +58,7 @@ def test_a_principal_may_use_its_projects(access: Access, projects: tuple[str, .
 @pytest.mark.parametrize(
     "projects", [("prod",), ("test", "prod"), ("TEST",), ("",), (ALL_PROJECTS,)]
 )
-def test_and_no_others(
+def test_a_principal_may_not_access_other_projects(
     access: Access, projects: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log has the reason; the caller does not get it."""
@@ -69,8 +71,8 @@ def test_and_no_others(
     assert caplog.messages == [f"ci was refused access to: {', '.join(projects)}"]
 
 
-def test_tokens_by_themselves_open_everything() -> None:
-    """This includes operations on the whole broker."""
+def test_tokens_without_an_auth_file_give_access_to_all_projects() -> None:
+    """The access includes operations on the whole broker."""
     access = access_from(["one", "two"], None)
     assert access is not None
     access.check("Bearer one", "any", "other")

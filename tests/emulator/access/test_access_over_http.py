@@ -37,7 +37,7 @@ def ask(emulator: Emulator, method: str, path: str, token: str | None) -> tuple[
     return answer.status, json.loads(text) if is_json else text
 
 
-def test_a_token_opens_its_projects(guarded: Emulator) -> None:
+def test_a_token_gives_http_access_to_the_projects_of_its_principal(guarded: Emulator) -> None:
     """Other projects are refused, whether or not the resource exists."""
     assert ask(guarded, "PUT", MINE, "t-test") == (200, {"name": TOPIC})
     assert ask(guarded, "PUT", FOREIGN, "t-root")[0] == 200
@@ -66,7 +66,7 @@ def test_a_token_opens_its_projects(guarded: Emulator) -> None:
         ("POST", "/shutdown"),
     ],
 )
-def test_without_a_token_everything_is_refused(
+def test_an_http_request_without_a_valid_token_is_refused(
     guarded: Emulator, token: str | None, method: str, path: str
 ) -> None:
     """The answer does not depend on whether the resource exists."""
@@ -78,7 +78,9 @@ def test_without_a_token_everything_is_refused(
     ("method", "path"),
     [("POST", "/reset"), ("POST", "/shutdown")],
 )
-def test_the_whole_broker_is_not_a_projects(guarded: Emulator, method: str, path: str) -> None:
+def test_a_principal_of_one_project_may_not_reset_or_stop_the_broker(
+    guarded: Emulator, method: str, path: str
+) -> None:
     """Only a principal of all projects may use it."""
     ask(guarded, "PUT", MINE, "t-test")
     status, body = ask(guarded, method, path, "t-test")
@@ -89,7 +91,9 @@ def test_the_whole_broker_is_not_a_projects(guarded: Emulator, method: str, path
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/v0/admin/faults"), ("DELETE", "/v0/events")]
 )
-def test_nor_is_its_administration(guarded: Emulator, method: str, path: str) -> None:
+def test_a_principal_of_one_project_may_not_use_the_admin_api(
+    guarded: Emulator, method: str, path: str
+) -> None:
     """Errors below /v0 have that API's form."""
     status, body = ask(guarded, method, path, "t-test")
     assert (status, body["error"]["code"]) == (403, "forbidden")
@@ -100,14 +104,16 @@ def test_nor_is_its_administration(guarded: Emulator, method: str, path: str) ->
 @pytest.mark.parametrize(
     "path", ["/v1/../reset", "/v1/%2e%2e/reset", "/v1//reset", "//reset", "/reset/v1/"]
 )
-def test_no_detour_leads_to_the_whole_broker(guarded: Emulator, path: str) -> None:
-    """This holds for every spelling of the path."""
+def test_alternative_spellings_of_the_reset_path_do_not_bypass_access_control(
+    guarded: Emulator, path: str
+) -> None:
+    """The rule holds for every spelling of the path."""
     ask(guarded, "PUT", MINE, "t-test")
     assert ask(guarded, "POST", path, "t-test")[0] in (400, 403, 404)
     assert ask(guarded, "GET", MINE, "t-test")[0] == 200
 
 
-def test_a_principal_of_all_projects_may_empty_the_broker(guarded: Emulator) -> None:
+def test_a_principal_of_all_projects_may_reset_the_broker(guarded: Emulator) -> None:
     """Without tokens everybody may do so."""
     ask(guarded, "PUT", MINE, "t-root")
     assert ask(guarded, "POST", "/reset", "t-root")[0] == 200
@@ -115,6 +121,6 @@ def test_a_principal_of_all_projects_may_empty_the_broker(guarded: Emulator) -> 
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz"])
-def test_whether_it_is_up_anybody_may_ask(guarded: Emulator, path: str) -> None:
+def test_the_health_check_needs_no_token(guarded: Emulator, path: str) -> None:
     """Start scripts wait for this answer."""
     assert ask(guarded, "GET", path, None)[0] == 200

@@ -14,19 +14,19 @@ from tests.emulator.access.principals import CI, GOOD, written
 
 
 @pytest.mark.parametrize("name", ["auth.json", "auth.yaml", "auth.yml", "auth"])
-def test_a_file_says_whose_each_token_is(tmp_path: Path, name: str) -> None:
+def test_an_auth_file_maps_each_token_to_its_principal(tmp_path: Path, name: str) -> None:
     """The file is JSON or YAML. JSON is a subset of YAML."""
     read = auth_file.read(written(tmp_path, GOOD, name))
     assert read == {"t-ci": CI, "t-ci-2": CI, "t-root": Principal("root", frozenset({"*"}))}
 
 
-def test_yaml_is_read_as_people_write_it(tmp_path: Path) -> None:
+def test_an_auth_file_may_be_block_style_yaml(tmp_path: Path) -> None:
     """The YAML has no quotes and braces."""
     text = "principals:\n  ci:\n    tokens: [t-ci]\n    projects:\n      - test\n      - dev\n"
     assert auth_file.read(written(tmp_path, text, "auth.yaml")) == {"t-ci": CI}
 
 
-def test_the_example_of_the_guide_is_such_a_file(tmp_path: Path) -> None:
+def test_the_auth_file_example_of_the_security_guide_is_valid(tmp_path: Path) -> None:
     """The example is in docs/security.md."""
     page = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -61,7 +61,7 @@ def entry(**changes: Any) -> Any:
         (entry(projects=[7]), "principals.ci.projects: each item must be text"),
     ],
 )
-def test_a_bad_file_is_refused(tmp_path: Path, content: Any, text: str) -> None:
+def test_an_invalid_auth_file_is_refused(tmp_path: Path, content: Any, text: str) -> None:
     """The error names the file and the position, and no token."""
     path = written(tmp_path, content)
     with pytest.raises(AccessError, match=r"auth\.json") as refused:
@@ -70,7 +70,7 @@ def test_a_bad_file_is_refused(tmp_path: Path, content: Any, text: str) -> None:
     assert "s3cret" not in str(refused.value)
 
 
-def test_bad_yaml_is_refused_without_quoting_it(tmp_path: Path) -> None:
+def test_an_auth_file_with_bad_yaml_is_refused_without_quoting_a_token(tmp_path: Path) -> None:
     """The text of the YAML error would show the line."""
     path = written(tmp_path, "principals:\n  ci: {tokens: [s3cret\n  : :", "auth.yaml")
     with pytest.raises(AccessError, match=r"auth\.yaml: not YAML, at line 3") as refused:
@@ -79,7 +79,7 @@ def test_bad_yaml_is_refused_without_quoting_it(tmp_path: Path) -> None:
     assert refused.value.__cause__ is None
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_auth_file_is_refused(tmp_path: Path) -> None:
     """The file may not exist, or may not be text."""
     with pytest.raises(AccessError, match=r"none\.json: No such file"):
         auth_file.read(tmp_path / "none.json")
@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ("a.yaml", 'principals:\n  7: %s\n  "7": %s\n', "the principal '7' is given twice"),
     ],
 )
-def test_a_principal_stands_in_a_file_once(
+def test_a_duplicate_principal_in_an_auth_file_is_refused(
     tmp_path: Path, name: str, text: str, twice: str
 ) -> None:
     """Of two entries a parser would drop the first one with its tokens."""
@@ -108,7 +108,7 @@ def test_a_principal_stands_in_a_file_once(
     assert "s3cret" not in str(refused.value)
 
 
-def test_the_tables_of_yaml_may_be_merged(tmp_path: Path) -> None:
+def test_yaml_merge_keys_work_in_an_auth_file(tmp_path: Path) -> None:
     """A key may replace a merged one."""
     text = (
         "principals:\n"
@@ -121,6 +121,6 @@ def test_the_tables_of_yaml_may_be_merged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["auth.json", "auth.yaml"])
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_an_empty_file_is_refused(tmp_path: Path, name: str, text: str) -> None:
+def test_an_empty_auth_file_is_refused(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(AccessError, match="the file is empty: write the key 'principals'"):
         auth_file.read(written(tmp_path, text, name))

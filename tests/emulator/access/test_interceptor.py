@@ -75,7 +75,9 @@ def callers(guarded: Emulator) -> Iterator[dict[str, Caller]]:
 
 
 @pytest.mark.parametrize("method", [rpc.method for rpc in RPCS])
-def test_no_method_is_open_without_token(callers: dict[str, Caller], method: str) -> None:
+def test_every_grpc_method_refuses_a_call_without_a_valid_token(
+    callers: dict[str, Caller], method: str
+) -> None:
     """A wrong token is refused, too."""
     request = BY_METHOD[method].request()
     code, text = callers["nobody"].refused(method, request)
@@ -98,7 +100,7 @@ def test_a_stream_is_refused_before_its_first_request(guarded: Emulator) -> None
     wire.close()
 
 
-def test_which_methods_there_are_is_not_reported_either(
+def test_an_unknown_method_without_a_token_is_unauthenticated_not_unimplemented(
     guarded: Emulator, callers: dict[str, Caller]
 ) -> None:
     """An unknown method is refused like any other. With a token it is UNIMPLEMENTED."""
@@ -113,7 +115,7 @@ def test_which_methods_there_are_is_not_reported_either(
     channel.close()
 
 
-def test_with_a_token_all_works(callers: dict[str, Caller]) -> None:
+def test_unary_calls_pulls_and_streams_work_with_a_valid_token(callers: dict[str, Caller]) -> None:
     """This covers unary calls, a waiting pull, and a stream."""
     tester = callers["tester"]
     tester.call("CreateTopic", pubsub.Topic(name=TOPIC))
@@ -132,8 +134,8 @@ def test_with_a_token_all_works(callers: dict[str, Caller]) -> None:
     stream.cancel()
 
 
-def test_a_request_that_makes_no_sense_is_an_error_of_its_caller(guarded: Emulator) -> None:
-    """This is the same as for a broker without tokens."""
+def test_an_undecodable_request_with_a_valid_token_is_invalid_argument(guarded: Emulator) -> None:
+    """The code is the same as for a broker without tokens."""
     wire = Wire(guarded.endpoint)
     call = wire.raw("Publish").future(
         b"\xff\xff", metadata=[("authorization", "Bearer t-test")], timeout=PATIENCE
@@ -147,7 +149,7 @@ def test_a_request_that_makes_no_sense_is_an_error_of_its_caller(guarded: Emulat
 DENIED = ("PERMISSION_DENIED", "User not authorized to perform this action.")
 
 
-def test_a_foreign_project_is_refused_whether_or_not_the_resource_is_there(
+def test_a_call_to_a_foreign_project_is_denied_whether_or_not_the_resource_exists(
     callers: dict[str, Caller],
 ) -> None:
     """So callers cannot find out which resources exist in other projects."""
@@ -179,10 +181,10 @@ def test_a_foreign_project_is_refused_whether_or_not_the_resource_is_there(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_refused_call_has_no_effect(
+def test_a_call_that_access_control_refuses_has_no_effect(
     guarded: Emulator, callers: dict[str, Caller], method: str, request_: Any
 ) -> None:
-    """This holds for every kind of call."""
+    """The rule holds for every kind of call."""
     callers["root"].call("CreateTopic", pubsub.Topic(name=FOREIGN_TOPIC))
     other = pubsub.Subscription(name=FOREIGN_SUBSCRIPTION, topic=FOREIGN_TOPIC)
     callers["root"].call("CreateSubscription", other)
@@ -194,7 +196,7 @@ def test_a_refused_call_has_no_effect(
     assert guarded.backlog(other.name) == 0
 
 
-def test_a_refusal_is_no_fault_of_the_broker(
+def test_a_refused_call_is_not_logged_as_an_error_of_the_broker(
     callers: dict[str, Caller], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log contains no error for it, and no token."""

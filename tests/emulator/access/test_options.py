@@ -36,7 +36,7 @@ def code(channel: grpc.Channel, project: str, token: str | None) -> str:
     return name
 
 
-def test_tls_and_tokens_together(tmp_path: Path, identity: Identity) -> None:
+def test_tls_options_and_token_options_work_together(tmp_path: Path, identity: Identity) -> None:
     """The broker has a certificate and a key, a token for all projects, and a file for some."""
     certificate, key = identity.write(tmp_path)
     auth = tmp_path / "auth.json"
@@ -54,7 +54,7 @@ def test_tls_and_tokens_together(tmp_path: Path, identity: Identity) -> None:
         ends_well(process)
 
 
-def test_a_token_may_come_from_the_environment() -> None:
+def test_an_auth_token_may_come_from_an_environment_variable() -> None:
     """The list of processes does not show the environment."""
     with (
         running(PULLSTREAM_AUTH_TOKEN="t-one t-two") as (_, address),
@@ -65,7 +65,7 @@ def test_a_token_may_come_from_the_environment() -> None:
         assert code(channel, "test", "t-two") == "OK"
 
 
-def test_an_open_broker_on_a_public_address_is_warned_of() -> None:
+def test_a_broker_without_protection_on_a_public_address_logs_a_warning() -> None:
     """The warning has one line, and the broker serves."""
     with running("--host", "0.0.0.0") as (process, address):
         with grpc.insecure_channel(address) as channel:
@@ -86,7 +86,7 @@ def test_an_open_broker_on_a_public_address_is_warned_of() -> None:
         (["--auth-file", "{none}"], "{none}: No such file or directory"),
     ],
 )
-def test_one_line_says_what_is_wrong(
+def test_a_bad_access_option_ends_the_program_with_one_line(
     tmp_path: Path, identity: Identity, arguments: list[str], text: str
 ) -> None:
     """The error comes before the broker listens. The exit code is 2, as for every bad option."""
@@ -98,13 +98,18 @@ def test_one_line_says_what_is_wrong(
 
 @pytest.mark.parametrize("value", ["", " ", "\t\n"])
 @pytest.mark.parametrize("arguments", [[], ["--auth-token=t-root"]])
-def test_an_empty_variable_for_tokens_is_an_error(value: str, arguments: list[str]) -> None:
-    """It is a secret that was not filled in. Without the error the broker would be open to all."""
+def test_an_empty_token_variable_is_an_error(value: str, arguments: list[str]) -> None:
+    """An empty value is a secret that was not filled in.
+
+    Without the error the broker would be open to all.
+    """
     error = error_of(*arguments, exit_code=2, PULLSTREAM_AUTH_TOKEN=value)
     assert "PULLSTREAM_AUTH_TOKEN is empty: set it to a token, or unset it" in error
 
 
-def test_a_principal_that_is_given_twice_is_an_error(tmp_path: Path) -> None:
+def test_a_duplicate_principal_in_the_auth_file_ends_the_program_with_an_error(
+    tmp_path: Path,
+) -> None:
     """Only the last entry would count."""
     auth = tmp_path / "auth.yaml"
     entry = "  ci: {tokens: [%s], projects: [test]}\n"
@@ -114,13 +119,13 @@ def test_a_principal_that_is_given_twice_is_an_error(tmp_path: Path) -> None:
     assert "t-one" not in error
 
 
-def test_an_empty_file_of_principals_is_an_error(tmp_path: Path) -> None:
+def test_an_empty_auth_file_ends_the_program_with_an_error(tmp_path: Path) -> None:
     auth = tmp_path / "auth.yaml"
     auth.write_text("\n", encoding="utf-8")
     assert f"{auth}: the file is empty" in error_of(f"--auth-file={auth}", exit_code=2)
 
 
-def test_tokens_and_a_file_may_be_given_together(tmp_path: Path) -> None:
+def test_command_line_tokens_and_an_auth_file_may_be_combined(tmp_path: Path) -> None:
     """Tokens of the command line allow everything. Tokens of the file allow what the file says."""
     access = access_from(["t-admin"], written(tmp_path, GOOD))
     assert access is not None
@@ -130,20 +135,20 @@ def test_tokens_and_a_file_may_be_given_together(tmp_path: Path) -> None:
         access.check("Bearer t-ci", "prod")
 
 
-def test_a_token_opens_everything_or_what_the_file_says(tmp_path: Path) -> None:
+def test_a_token_on_the_command_line_may_not_be_in_the_auth_file_too(tmp_path: Path) -> None:
     """One token cannot be both, because a principal with few projects would get access to all."""
     with pytest.raises(AccessError, match=r"auth\.json: one of its tokens is also") as refused:
         access_from(["t-ci"], written(tmp_path, GOOD))
     assert "t-ci" not in str(refused.value)
 
 
-def test_without_options_there_is_nothing_to_check() -> None:
+def test_without_access_options_no_access_check_is_created() -> None:
     """There is no object that could make calls slower."""
     assert access_from([], None) is None
 
 
 @pytest.mark.parametrize("token", ["", "  "])
-def test_an_empty_token_is_refused(token: str) -> None:
-    """It may come from a variable that was not set."""
+def test_an_empty_auth_token_is_refused(token: str) -> None:
+    """The token may come from a variable that was not set."""
     with pytest.raises(AccessError, match="must not be empty"):
         access_from(["good", token], None)

@@ -14,7 +14,7 @@ from pullstream_protocol.rpcs import RPCS
 
 
 @pytest.mark.parametrize("rpc", RPCS, ids=lambda rpc: rpc.method)
-def test_every_request_names_its_project(rpc: Any) -> None:
+def test_projects_of_finds_the_project_in_every_request_type(rpc: Any) -> None:
     """Each field with a resource name counts, including those of RPCs that are added later."""
     for path in RESOURCE_FIELDS[rpc.request.DESCRIPTOR.name]:
         request = rpc.request()
@@ -37,8 +37,8 @@ def name_resource(request: Any, path: str, name: str) -> None:
         getattr(request, field)[name].SetInParent()
 
 
-def test_a_subscription_touches_all_the_projects_that_it_names() -> None:
-    """They are the projects of the subscription, its topic, and its dead-letter topic."""
+def test_projects_of_finds_all_projects_that_a_subscription_names() -> None:
+    """The projects are the projects of the subscription, its topic, and its dead-letter topic."""
     request = pubsub.Subscription(name="projects/a/subscriptions/s", topic="projects/b/topics/t")
     request.dead_letter_policy.dead_letter_topic = "projects/c/topics/t"
     assert projects_of(request) == ["a", "b", "c"]
@@ -56,6 +56,8 @@ def test_a_subscription_touches_all_the_projects_that_it_names() -> None:
         ("projects", []),
     ],
 )
-def test_a_project_is_read_where_names_have_it(name: str, projects: list[str]) -> None:
+def test_projects_of_reads_the_project_only_from_resource_names(
+    name: str, projects: list[str]
+) -> None:
     """A text that is no resource name has no project."""
     assert projects_of(schema.GetSchemaRequest(name=name)) == projects

@@ -56,7 +56,9 @@ def refused(emulator: Emulator, credentials: grpc.ChannelCredentials | None) -> 
 # ---- connections ---------------------------------------------------------------------------------
 
 
-def test_a_client_that_trusts_the_certificate_connects(tmp_path: Path, broker: Identity) -> None:
+def test_a_client_that_trusts_the_broker_certificate_connects(
+    tmp_path: Path, broker: Identity
+) -> None:
     """A client that does not trust it, or does not use TLS, cannot connect."""
     tls = Tls(*broker.write(tmp_path))
     with Emulator(server_credentials=tls.credentials()) as emulator:
@@ -66,7 +68,7 @@ def test_a_client_that_trusts_the_certificate_connects(tmp_path: Path, broker: I
         assert refused(emulator, None) is grpc.StatusCode.UNAVAILABLE
 
 
-def test_with_a_client_ca_clients_need_a_certificate(
+def test_a_broker_with_a_client_ca_requires_a_client_certificate(
     tmp_path: Path, broker: Identity, client: Identity
 ) -> None:
     """The client CA must have signed it."""
@@ -84,7 +86,7 @@ def test_with_a_client_ca_clients_need_a_certificate(
 
 
 @pytest.mark.parametrize("mutual", [False, True])
-def test_http_has_the_same_certificate(
+def test_http_uses_the_same_tls_certificate_as_grpc(
     tmp_path: Path, broker: Identity, client: Identity, mutual: bool
 ) -> None:
     """HTTP also requires the same client certificates."""
@@ -110,13 +112,15 @@ def test_http_has_the_same_certificate(
 # ---- errors at the start -------------------------------------------------------------------------
 
 
-def test_nothing_asked_for_is_no_tls() -> None:
+def test_without_tls_options_the_broker_serves_plain_text() -> None:
     """The broker serves plain text."""
     assert tls_from(None, None, None) is None
 
 
 @pytest.mark.parametrize("given", ["certificate", "key", "client_ca"])
-def test_a_certificate_needs_its_key_and_the_other_way_round(tmp_path: Path, given: str) -> None:
+def test_a_tls_certificate_without_its_key_is_refused_and_vice_versa(
+    tmp_path: Path, given: str
+) -> None:
     """A CA for clients needs both."""
     paths = {"certificate": None, "key": None, "client_ca": None, given: tmp_path / "x.pem"}
     with pytest.raises(AccessError, match="both a certificate and its key"):
@@ -127,7 +131,7 @@ def test_a_certificate_needs_its_key_and_the_other_way_round(tmp_path: Path, giv
 @pytest.mark.parametrize(
     ("content", "text"), [(None, "No such file"), (b"no PEM", "not valid PEM"), (b"", "not valid")]
 )
-def test_a_file_that_is_no_use_is_named(
+def test_an_unusable_tls_file_is_named_in_the_error(
     tmp_path: Path, broker: Identity, bad: str, content: bytes | None, text: str
 ) -> None:
     """The error comes at the start, not with the first client."""
@@ -142,7 +146,7 @@ def test_a_file_that_is_no_use_is_named(
     assert str(paths[bad]) in str(error.value)
 
 
-def test_a_key_of_another_certificate_is_refused(
+def test_a_tls_key_of_another_certificate_is_refused(
     tmp_path: Path, broker: Identity, client: Identity
 ) -> None:
     """The error comes from the broker. gRPC would report nothing and refuse every client."""
@@ -152,7 +156,7 @@ def test_a_key_of_another_certificate_is_refused(
         Tls(certificate, key)
 
 
-def test_an_encrypted_key_is_refused(tmp_path: Path, broker: Identity) -> None:
+def test_an_encrypted_tls_key_is_refused(tmp_path: Path, broker: Identity) -> None:
     """The broker does not ask for a password."""
     certificate, key = broker.write(tmp_path)
     key.write_bytes(broker.encrypted_key)

@@ -66,7 +66,7 @@ def admin() -> Admin:
 # ---- faults --------------------------------------------------------------------------------------
 
 
-def test_faults_are_set_listed_and_lifted(http_client: Http, wire: Wire) -> None:
+def test_the_admin_api_sets_lists_and_lifts_faults(http_client: Http, wire: Wire) -> None:
     """A request has JSON or the words of the command line. Each fault has an ID."""
     wire.create()
     first = http_client.ok("POST", "/faults", {"fault": "error:Pull:ABORTED:times=1"})
@@ -84,7 +84,7 @@ def test_faults_are_set_listed_and_lifted(http_client: Http, wire: Wire) -> None
     assert data_of(wire.pull()) == ["a"]
 
 
-def test_all_faults_are_lifted_at_once(http_client: Http, wire: Wire) -> None:
+def test_the_admin_api_lifts_all_faults_at_once(http_client: Http, wire: Wire) -> None:
     """Held calls continue."""
     wire.create()
     http_client.ok("POST", "/faults", {"fault": "black-hole"})
@@ -94,7 +94,7 @@ def test_all_faults_are_lifted_at_once(http_client: Http, wire: Wire) -> None:
     wire.publish("a")
 
 
-def test_streams_can_be_ended(http_client: Http, wire: Wire) -> None:
+def test_the_admin_api_aborts_open_streams(http_client: Http, wire: Wire) -> None:
     """The open streams end. The answer has their number."""
     wire.create()
     stream = wire.stream()
@@ -108,7 +108,9 @@ def test_streams_can_be_ended(http_client: Http, wire: Wire) -> None:
 # ---- clock ---------------------------------------------------------------------------------------
 
 
-def test_the_clock_is_moved(http_client: Http, wire: Wire, clock: ManualClock) -> None:
+def test_the_admin_api_advances_the_clock(
+    http_client: Http, wire: Wire, clock: ManualClock
+) -> None:
     """Everything that was due has happened when the answer arrives."""
     wire.create()
     wire.publish("a")
@@ -120,7 +122,7 @@ def test_the_clock_is_moved(http_client: Http, wire: Wire, clock: ManualClock) -
 
 
 @pytest.mark.parametrize("seconds", [None, -1, "600", True, float("nan"), float("inf"), 1e12])
-def test_a_step_that_makes_no_sense_is_refused(seconds: Any, admin: Admin) -> None:
+def test_an_invalid_clock_advance_is_refused(seconds: Any, admin: Admin) -> None:
     """The clock does not move."""
     body = json.dumps({"seconds": seconds}).encode()
     with pytest.raises(InvalidArgument, match="seconds must be"):
@@ -150,7 +152,7 @@ def test_a_step_that_makes_no_sense_is_refused(seconds: Any, admin: Admin) -> No
         ("GET", "/backlog", b"", 400, "Invalid resource name given"),
     ],
 )
-def test_what_is_wrong_is_explained(
+def test_admin_api_errors_name_the_bad_value_and_the_allowed_form(
     method: str, path: str, body: bytes, status: int, text: str, admin: Admin
 ) -> None:
     """The error names the value and the allowed form."""
@@ -160,7 +162,7 @@ def test_what_is_wrong_is_explained(
     assert text in refused.value.message
 
 
-def test_errors_have_the_form_of_all_errors_below_v0(http_client: Http) -> None:
+def test_admin_api_errors_have_the_v0_error_form(http_client: Http) -> None:
     """{"error": {"code", "message"}}, with a code in words."""
     status, content = http_client.call("DELETE", "/faults/7")
     assert (status, content["error"]["code"]) == (404, "not_found")

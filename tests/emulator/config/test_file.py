@@ -56,7 +56,7 @@ def topic(emulator: Emulator, name: str = ORDERS) -> pubsub.Topic:
     return emulator.inspect(lambda engine: engine.get_topic(name))
 
 
-def test_a_file_says_what_there_is_from_the_start(tmp_path: Path) -> None:
+def test_a_configuration_file_defines_the_initial_resources(tmp_path: Path) -> None:
     """Settings have the names of the API. IDs are short for names in the file's project."""
     path = tmp_path / "pubsub.yaml"
     path.write_text(FILE, encoding="utf-8")
@@ -79,7 +79,7 @@ def test_a_file_says_what_there_is_from_the_start(tmp_path: Path) -> None:
             emulator.publish(ORDERS, '{"id": "x"}')
 
 
-def test_json_will_do(tmp_path: Path) -> None:
+def test_a_configuration_file_may_be_json(tmp_path: Path) -> None:
     """The same content needs no YAML package then."""
     path = tmp_path / "pubsub.json"
     path.write_text(json.dumps({"project": "shop", "topics": [{"name": "orders"}]}))
@@ -87,7 +87,9 @@ def test_json_will_do(tmp_path: Path) -> None:
         assert topic(emulator).name == ORDERS
 
 
-def test_the_project_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_project_of_a_configuration_may_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The variable is the one that clients use. The file takes precedence."""
     monkeypatch.setenv("PUBSUB_PROJECT_ID", "shop")
     with Emulator(config={"topics": [{"name": "orders"}]}) as emulator:
@@ -96,7 +98,7 @@ def test_the_project_may_come_from_the_environment(monkeypatch: pytest.MonkeyPat
         assert topic(emulator, "projects/lab/topics/orders").name
 
 
-def test_an_empty_file_asks_for_nothing(tmp_path: Path) -> None:
+def test_an_empty_configuration_file_creates_nothing(tmp_path: Path) -> None:
     """An empty section creates nothing either."""
     path = tmp_path / "pubsub.yaml"
     path.write_text("# nothing yet\n", encoding="utf-8")
@@ -139,7 +141,9 @@ def entry(section: str, **fields: Any) -> dict[str, Any]:
         (entry("schemas", name="order", type="XML"), r"schemas\[0\].type: .*: 'XML'"),
     ],
 )
-def test_what_has_another_form_is_explained(content: Any, problem: str, tmp_path: Path) -> None:
+def test_a_malformed_configuration_is_refused_with_its_position_and_value(
+    content: Any, problem: str, tmp_path: Path
+) -> None:
     """The error has the position in the file and the value. No broker is created."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -168,7 +172,9 @@ def test_what_has_another_form_is_explained(content: Any, problem: str, tmp_path
         ),
     ],
 )
-def test_what_the_broker_refuses_is_explained(content: Any, problem: str) -> None:
+def test_a_configuration_that_the_engine_refuses_prevents_the_start(
+    content: Any, problem: str
+) -> None:
     """The error is the broker's own, after the position. The broker does not start."""
     emulator = Emulator(config=content)
     with pytest.raises(ConfigError, match=problem):
@@ -185,7 +191,7 @@ def test_what_the_broker_refuses_is_explained(content: Any, problem: str) -> Non
         ("missing.yaml", None, "No such file"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(
+def test_an_unreadable_configuration_file_is_named_in_the_error(
     name: str, text: str | bytes | None, problem: str, tmp_path: Path
 ) -> None:
     """The error has one line."""
@@ -198,7 +204,7 @@ def test_a_file_that_cannot_be_read_is_named(
     assert "\n" not in str(raised.value)
 
 
-def test_what_is_there_already_stays_as_it_is() -> None:
+def test_a_configuration_leaves_existing_resources_unchanged() -> None:
     """A broker that restarts with its stored data has no message twice."""
     config = {
         "project": "shop",
@@ -215,7 +221,7 @@ def test_what_is_there_already_stays_as_it_is() -> None:
         assert second.backlog(BILLING) == 1
 
 
-def test_a_reset_brings_back_the_start() -> None:
+def test_a_reset_restores_the_resources_of_the_configuration() -> None:
     """Resources that were created since are removed, and those of the configuration exist again."""
     config = {
         "project": "shop",
@@ -237,7 +243,7 @@ def test_a_reset_brings_back_the_start() -> None:
         assert fault.is_over
 
 
-def test_messages_in_base64_are_the_apis_form() -> None:
+def test_configured_messages_may_have_base64_data() -> None:
     """Bytes that are not text can only be written in base64."""
     data = bytes(range(256))
     text = base64.b64encode(data).decode()
@@ -245,7 +251,7 @@ def test_messages_in_base64_are_the_apis_form() -> None:
     assert seed.request.messages[0].data == data
 
 
-def test_the_emulators_profile_allows_short_deadlines() -> None:
+def test_the_emulator_profile_allows_an_ack_deadline_of_one_second() -> None:
     """The minimum is 1 s. The production profile refuses that."""
     config = {
         "project": "shop",

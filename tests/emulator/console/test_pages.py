@@ -37,7 +37,7 @@ def emulator() -> Iterator[Emulator]:
         yield emulator
 
 
-def test_a_browser_is_led_to_the_console(emulator: Emulator) -> None:
+def test_a_browser_is_redirected_from_the_root_to_the_console(emulator: Emulator) -> None:
     """Other clients of `/`, such as probes, still get `Ok`."""
     status, headers, _ = get(emulator, "/", BROWSER)
     assert (status, headers["Location"]) == (302, "console/")
@@ -49,8 +49,8 @@ def test_a_browser_is_led_to_the_console(emulator: Emulator) -> None:
 
 
 @pytest.mark.parametrize("name", ["", *FILES])
-def test_files_are_served_with_their_types(emulator: Emulator, name: str) -> None:
-    """They may load nothing from elsewhere, and no other site may show them in a frame."""
+def test_console_files_are_served_with_their_content_types(emulator: Emulator, name: str) -> None:
+    """The pages may load nothing from elsewhere, and no other site may show them in a frame."""
     status, headers, text = get(emulator, f"/console/{name}")
     assert status == 200
     assert text == (STATIC / (name or "index.html")).read_text(encoding="utf-8")
@@ -66,13 +66,13 @@ def test_files_are_served_with_their_types(emulator: Emulator, name: str) -> Non
     "path",
     ["nothing.js", "..%2fpages.py", "%2e%2e/pages.py", "pages.py", "../pages.py", "a.b.js", "x"],
 )
-def test_nothing_else_is_served(emulator: Emulator, path: str) -> None:
+def test_paths_outside_the_console_folder_are_not_served(emulator: Emulator, path: str) -> None:
     """No spelling of a path leads out of the folder."""
     assert get(emulator, f"/console/{path}")[0] == 404
 
 
-def test_the_pages_name_no_other_address() -> None:
-    """They work without the internet, below any prefix. Their files stay small."""
+def test_console_pages_refer_to_no_external_address() -> None:
+    """The pages work without the internet, below any prefix. Their files stay small."""
     for name in FILES:
         text = (STATIC / name).read_text(encoding="utf-8")
         found = set(re.findall(r"(?:https?:)?//[\w.-]+", text))
@@ -81,8 +81,8 @@ def test_the_pages_name_no_other_address() -> None:
     assert sum(path.stat().st_size for path in STATIC.iterdir()) < 200_000
 
 
-def test_the_pages_need_no_token() -> None:
-    """They tell nothing about the broker. Their calls need one."""
+def test_console_pages_need_no_token() -> None:
+    """The pages tell nothing about the broker. Their calls need a token."""
     access = Access({"secret": Principal("ci", frozenset({"test"}))})
     with Emulator(rest=True, access=access) as emulator:
         assert get(emulator, "/console/")[0] == 200
@@ -90,7 +90,7 @@ def test_the_pages_need_no_token() -> None:
         assert get(emulator, "/v0/status")[0] == 401
 
 
-def test_a_foreign_name_of_the_broker_is_refused(emulator: Emulator) -> None:
+def test_the_console_refuses_a_foreign_host_header(emulator: Emulator) -> None:
     """A page of DNS rebinding must not get the console for its own site."""
     assert get(emulator, "/console/", {"Host": "evil.example"})[0] == 403
 

@@ -99,7 +99,7 @@ def run_test(folder: Path, text: str, **environment: str) -> subprocess.Complete
 # ---- the whole story -----------------------------------------------------------------------------
 
 
-def test_from_a_publish_to_a_pytest_assertion(page: Page, tmp_path: Path) -> None:
+def test_a_story_leads_from_a_publish_to_a_pytest_assertion(page: Page, tmp_path: Path) -> None:
     """A user publishes, breaks delivery by a fault, sees it, and keeps a test of it."""
     with running() as (_, endpoint):
         rest = RestClient(endpoint)
@@ -155,10 +155,10 @@ def test_from_a_publish_to_a_pytest_assertion(page: Page, tmp_path: Path) -> Non
         assert run_test(tmp_path, test).returncode == 1
 
 
-def test_an_assertion_for_ones_own_program(
+def test_the_console_writes_a_pytest_assertion_for_the_user_s_program(
     console: Console, emulator: Emulator, rest: RestClient, tmp_path: Path
 ) -> None:
-    """It uses pullstream's fixture. The user adds the program."""
+    """The assertion uses pullstream's fixture. The user adds the program."""
     rest.create()
     emulator.publish(TOPIC, b'"\x00\\', "key", colour="r\"e'd")
     console.open("messages/test/orders/1", "Message 1 of orders")
@@ -175,7 +175,9 @@ def test_an_assertion_for_ones_own_program(
 # ---- screens -------------------------------------------------------------------------------------
 
 
-def test_the_map_marks_what_needs_attention(console: Console, rest: RestClient) -> None:
+def test_the_console_map_marks_resources_that_need_attention(
+    console: Console, rest: RestClient
+) -> None:
     """A new broker shows the first commands. Resources appear without a reload."""
     page = console.open("map", "Map")
     expect(page.get_by_text("pullstream topics create orders")).to_be_visible()
@@ -200,7 +202,7 @@ def test_the_map_marks_what_needs_attention(console: Console, rest: RestClient) 
     assert node.locator(".problem").evaluate(height) <= 92
 
 
-def test_the_map_follows_the_changes_of_the_status(
+def test_the_console_map_follows_status_changes(
     console: Console, emulator: Emulator, rest: RestClient
 ) -> None:
     """Of a resource that exists, that is new, and that is gone; the others stay."""
@@ -221,7 +223,9 @@ def test_the_map_follows_the_changes_of_the_status(
     expect(main).to_contain_text("1 unacked")
 
 
-def test_a_topic_is_followed_live(console: Console, emulator: Emulator, rest: RestClient) -> None:
+def test_the_console_shows_new_messages_of_a_topic_live(
+    console: Console, emulator: Emulator, rest: RestClient
+) -> None:
     """With Pub/Sub's filter, and with a pause."""
     rest.create()
     emulator.publish(TOPIC, "one", colour="red")
@@ -252,7 +256,7 @@ def test_a_topic_is_followed_live(console: Console, emulator: Emulator, rest: Re
     expect(page.get_by_role("alert").filter(has_text="ilter")).to_be_visible()
 
 
-def test_an_earlier_message_is_published_again(
+def test_the_console_publishes_an_earlier_message_again(
     console: Console, emulator: Emulator, rest: RestClient
 ) -> None:
     """With its attributes and key, and more than once. The same as commands."""
@@ -282,7 +286,7 @@ def test_an_earlier_message_is_published_again(
     assert "gcloud pubsub topics publish orders" in console.copied("Copy as command", "gcloud")
 
 
-def test_a_message_is_checked_and_decoded_by_its_schema(
+def test_the_console_checks_and_decodes_messages_by_their_schema(
     console: Console, emulator: Emulator, rest: RestClient
 ) -> None:
     """The publish form refuses a message that does not match the schema."""
@@ -305,7 +309,7 @@ def test_a_message_is_checked_and_decoded_by_its_schema(
     expect(page.locator("pre.code")).to_contain_text("7b 22 69 64")
 
 
-def test_numbers_and_brackets_in_json_are_shown_exactly(
+def test_the_console_shows_numbers_and_brackets_in_json_exactly(
     console: Console, emulator: Emulator, rest: RestClient
 ) -> None:
     """A browser's own numbers would be rounded."""
@@ -347,7 +351,7 @@ LARGE = '{"rows": [' + ", ".join(f'{{"id": {number}}}' for number in range(600_0
     ],
     ids=["json", "binary", "text"],
 )
-def test_a_large_message_does_not_freeze_the_page(
+def test_a_large_message_does_not_freeze_the_console(
     console: Console, emulator: Emulator, rest: RestClient, data: bytes, forms: list[str]
 ) -> None:
     """The page shows the first 64 KiB, and more on request."""
@@ -381,7 +385,7 @@ def test_a_large_message_does_not_freeze_the_page(
     assert page.evaluate("window.longest") < 3000
 
 
-def test_an_address_that_is_not_encoded_correctly_is_not_found(console: Console) -> None:
+def test_a_badly_encoded_console_address_shows_not_found(console: Console) -> None:
     problems: list[str] = []
     console.page.on("pageerror", lambda error: problems.append(str(error)))
     page = console.open("map", "Map")
@@ -393,7 +397,7 @@ def test_an_address_that_is_not_encoded_correctly_is_not_found(console: Console)
     assert problems == []
 
 
-def test_a_subscription_is_worked_on(
+def test_the_console_peeks_pulls_acks_seeks_and_purges_a_subscription(
     console: Console, emulator: Emulator, rest: RestClient, wire: Wire
 ) -> None:
     """Peek without a lease, pull, nack, ack, seek to a snapshot, purge."""
@@ -436,7 +440,7 @@ def test_a_subscription_is_worked_on(
     assert emulator.backlog("billing") == 0
 
 
-def test_clients_and_their_flow_control_are_shown(
+def test_the_console_shows_clients_and_their_flow_control(
     console: Console, emulator: Emulator, rest: RestClient
 ) -> None:
     """A client that holds as much as it wants is full."""
@@ -465,7 +469,7 @@ FAILED, V1_FAILED = "projects/test/topics/failed", "/v1/projects/test/topics/fai
 PARKED = "projects/test/subscriptions/parked"
 
 
-def test_dead_letters_have_reasons_and_are_sent_again(
+def test_the_console_shows_dead_letters_with_reasons_and_resends_them(
     console: Console, emulator: Emulator, rest: RestClient, wire: Wire
 ) -> None:
     """The page shows the stored copies. Resending acknowledges them, so nothing comes twice."""
@@ -507,7 +511,7 @@ def test_dead_letters_have_reasons_and_are_sent_again(
     ]
 
 
-def test_pushes_are_logged_with_their_answers(console: Console, emulator: Emulator) -> None:
+def test_the_console_logs_pushes_with_their_answers(console: Console, emulator: Emulator) -> None:
     """A refused push comes again."""
     rest = RestClient(emulator.endpoint)
     with Endpoint() as endpoint:
@@ -525,7 +529,9 @@ def test_pushes_are_logged_with_their_answers(console: Console, emulator: Emulat
         expect(life).to_contain_text("endpoint answered: 503 Service Unavailable")
 
 
-def test_schemas_have_revisions(console: Console, rest: RestClient) -> None:
+def test_the_console_creates_commits_and_rolls_back_schema_revisions(
+    console: Console, rest: RestClient
+) -> None:
     """Create one, commit a revision, check a message, roll back."""
     page = console.open("schemas", "Schemas")
     form = console.section("Create a schema")
@@ -553,7 +559,9 @@ def test_schemas_have_revisions(console: Console, rest: RestClient) -> None:
     assert len(listed) == 3
 
 
-def test_feeds_show_windows_gaps_and_routers(console: Console, rest: RestClient) -> None:
+def test_the_console_shows_feed_windows_gaps_and_routers(
+    console: Console, rest: RestClient
+) -> None:
     """A limit of records makes the window move."""
     rest.call("PUT", "/v0/topics/clicks?project=test", {"cap_records": 3})
     rest.call("PUT", "/v0/topics/archive?project=test", {})
@@ -569,10 +577,10 @@ def test_feeds_show_windows_gaps_and_routers(console: Console, rest: RestClient)
     expect(router).to_contain_text("5, ")
 
 
-def test_channels_show_their_subscribers(
+def test_the_console_shows_channels_with_their_subscribers(
     console: Console, rest: RestClient, wire: Wire, emulator: Emulator
 ) -> None:
-    """With keys and mailboxes."""
+    """The rows have keys and mailboxes."""
     rest.create()
     request = channels.CommandsRequest(
         subscriber_id="reader-1",
@@ -588,7 +596,7 @@ def test_channels_show_their_subscribers(
     expect(row).to_contain_text("1 messages")
 
 
-def test_faults_and_the_clock_have_effects(
+def test_faults_and_clock_advances_set_in_the_console_take_effect(
     console: Console, emulator: Emulator, rest: RestClient, wire: Wire
 ) -> None:
     """Hits are counted. An advanced clock ends a lease."""
@@ -616,7 +624,7 @@ def test_faults_and_the_clock_have_effects(
 # ---- everywhere ----------------------------------------------------------------------------------
 
 
-def test_one_box_finds_resources_and_messages(
+def test_the_console_search_box_finds_resources_and_messages(
     console: Console, emulator: Emulator, rest: RestClient
 ) -> None:
     """The key `/` leads to it. A result can be shared as a link."""
@@ -633,7 +641,9 @@ def test_one_box_finds_resources_and_messages(
     expect(page.get_by_role("heading", level=1)).to_have_text("Subscription billing")
 
 
-def test_a_project_is_picked(console: Console, emulator: Emulator, rest: RestClient) -> None:
+def test_the_console_filters_by_project(
+    console: Console, emulator: Emulator, rest: RestClient
+) -> None:
     """The choice is part of the link."""
     rest.create()
     rest.ok("PUT", "/v1/projects/other/topics/news")
@@ -647,7 +657,7 @@ def test_a_project_is_picked(console: Console, emulator: Emulator, rest: RestCli
     assert "project=other" in page.url
 
 
-def test_a_token_is_asked_for_and_shows_its_projects(browser: Browser) -> None:
+def test_the_console_asks_for_a_token_and_shows_its_projects(browser: Browser) -> None:
     """The token is in no address, and not kept after the tab."""
     tokens = {"secret": Principal("ci", frozenset({"test"})), "all": Principal("operator")}
     with Emulator(rest=True, access=Access(tokens)) as emulator:
@@ -677,7 +687,7 @@ def test_a_token_is_asked_for_and_shows_its_projects(browser: Browser) -> None:
     ["topics/test/orders", "subscriptions/test/billing", "dead-letters", "schemas", "faults"],
 )
 def test_a_read_only_console_has_no_actions(browser: Browser, screen: str) -> None:
-    """It shows everything nevertheless."""
+    """The console shows everything nevertheless."""
     harmless = {"Pause", "Apply", "Copy as command", "◐"}
     with Emulator(rest=Rest(console="read-only")) as emulator, opened(browser, []) as page:
         RestClient(emulator.endpoint).create()
@@ -687,7 +697,9 @@ def test_a_read_only_console_has_no_actions(browser: Browser, screen: str) -> No
         assert set(page.get_by_role("button").all_inner_texts()) <= harmless
 
 
-def test_the_page_connects_again_after_a_restart(console: Console, emulator: Emulator) -> None:
+def test_the_console_reconnects_after_a_broker_restart(
+    console: Console, emulator: Emulator
+) -> None:
     """And shows the new broker."""
     page = console.open("map", "Map")
     emulator.stop()
@@ -698,7 +710,7 @@ def test_the_page_connects_again_after_a_restart(console: Console, emulator: Emu
         expect(page.locator(".node")).to_have_count(2)
 
 
-def test_a_thousand_messages_a_second_do_not_freeze_the_page(
+def test_a_thousand_messages_a_second_do_not_freeze_the_console(
     console: Console, emulator: Emulator, rest: RestClient
 ) -> None:
     """The stream skips and counts most events. The page answers in the meantime."""
@@ -726,7 +738,7 @@ def test_a_thousand_messages_a_second_do_not_freeze_the_page(
         publisher.join()
 
 
-def test_screens_can_be_read_by_a_screen_reader(
+def test_console_screens_are_accessible_to_screen_readers(
     browser: Browser, console: Console, emulator: Emulator, rest: RestClient
 ) -> None:
     """axe-core has no serious finding, in light and in dark."""

@@ -98,7 +98,9 @@ OPERATIONS: dict[str, Callable[[Broker], object]] = {
 @pytest.mark.parametrize("leased", [False, True], ids=["waiting", "leased"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["without keys", "keyed"])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_no_call_goes_through_a_big_backlog(name: str, keyed: bool, leased: bool) -> None:
+def test_the_cost_of_a_call_does_not_grow_with_the_backlog(
+    name: str, keyed: bool, leased: bool
+) -> None:
     """Four times the backlog costs little more: the rest comes in slices, which are as short."""
     costs = []
     for count in (4 * SMALL, LARGE):
@@ -117,7 +119,7 @@ def test_no_call_goes_through_a_big_backlog(name: str, keyed: bool, leased: bool
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["without keys", "keyed"])
-def test_the_state_of_a_subscription_is_counted_and_not_searched(keyed: bool) -> None:
+def test_the_cost_of_the_subscription_state_does_not_grow_with_the_backlog(keyed: bool) -> None:
     """Neither leases nor keys cost more."""
     costs = []
     for count in (SMALL, LARGE):
@@ -131,7 +133,7 @@ def test_the_state_of_a_subscription_is_counted_and_not_searched(keyed: bool) ->
 
 
 @pytest.mark.parametrize("state", ["waiting", "waiting for a retry"])
-def test_a_sweep_costs_what_it_drops(state: str) -> None:
+def test_a_retention_sweep_costs_only_the_messages_that_it_drops(state: str) -> None:
     """The rest of a keyed backlog is not touched."""
     costs = []
     for count in (SMALL, LARGE):
@@ -181,7 +183,7 @@ def test_a_purge_takes_effect_before_its_slices() -> None:
     assert (broker.backlog, broker.engine.kept_bytes < size) == (1, True)
 
 
-def test_the_memory_of_a_deleted_backlog_is_freed_when_it_is_needed() -> None:
+def test_a_publish_to_a_full_broker_frees_the_memory_of_a_deleted_backlog_first() -> None:
     """A publish is not refused because the slices are not done yet."""
     broker = sliced()
     broker.publish(*"abcdef")
@@ -193,7 +195,7 @@ def test_the_memory_of_a_deleted_backlog_is_freed_when_it_is_needed() -> None:
     assert broker.engine.kept_bytes == 0
 
 
-def test_a_key_keeps_its_order_while_a_seek_is_under_way() -> None:
+def test_an_ordering_key_keeps_its_order_while_a_seek_is_under_way() -> None:
     """New messages come after the ones that the seek has brought back."""
     broker = sliced(enable_message_ordering=True, retain_acked_messages=True)
     broker.publish(*"abcde", key="k")
@@ -208,7 +210,7 @@ def test_a_key_keeps_its_order_while_a_seek_is_under_way() -> None:
     assert consumer.take_data() == ["c", "d", "e", "f", "g"]
 
 
-def test_attempts_survive_a_seek() -> None:
+def test_delivery_attempts_are_kept_by_a_seek_to_a_time() -> None:
     """Delivery attempts belong to the message, whichever queue has it."""
     broker = sliced()
     broker.publish(*"abc")
@@ -239,7 +241,7 @@ def test_a_second_seek_replaces_one_that_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("why", ["filter", "key"])
-def test_a_consumer_is_woken_for_a_message_behind_many_that_it_may_not_get(
+def test_a_consumer_is_woken_for_a_message_behind_many_unavailable_ones(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its take gives up after some messages. The work that goes on finds the message."""
@@ -265,7 +267,7 @@ def test_a_consumer_is_woken_for_a_message_behind_many_that_it_may_not_get(
     assert consumer.take_data() == ["last"]
 
 
-def test_a_filter_sees_what_a_seek_brings_back() -> None:
+def test_a_seek_filters_messages_from_before_the_subscription() -> None:
     """Messages from before the subscription were never filtered."""
     broker = Broker(topic={"message_retention_duration": Duration(seconds=600)})
     broker.publish("a", kind="good")
@@ -304,7 +306,7 @@ def sliced_and_kept(keeper: Keeper, restore_from: Keeper | None = None) -> Broke
     return broker
 
 
-def test_a_sweep_in_slices_drops_only_what_is_too_old() -> None:
+def test_a_sliced_retention_sweep_drops_only_messages_that_are_too_old() -> None:
     """Leased messages stay until their lease ends."""
     broker = sliced(message_retention_duration=Duration(seconds=600))
     broker.publish(*"abcdef")
@@ -320,8 +322,8 @@ def test_a_sweep_in_slices_drops_only_what_is_too_old() -> None:
     assert broker.join().take_data() == ["young"]
 
 
-def test_a_sweep_reaches_the_messages_that_a_seek_has_not_queued() -> None:
-    """They become too old like others."""
+def test_a_retention_sweep_reaches_messages_that_a_seek_has_not_queued_yet() -> None:
+    """Such messages become too old like others."""
     broker = sliced(message_retention_duration=Duration(seconds=600), retain_acked_messages=True)
     broker.publish(*"abcde")
     broker.acknowledge(*broker.join().take())

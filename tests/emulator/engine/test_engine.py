@@ -32,7 +32,7 @@ def broker_with(**options: Any) -> Broker:
 # ---- byte limit ----------------------------------------------------------------------------------
 
 
-def test_a_full_broker_refuses_a_publish_whole() -> None:
+def test_a_full_broker_refuses_a_whole_publish_request() -> None:
     """Each kept message counts once. An acknowledgement makes room."""
     broker = broker_with(max_bytes=2500)
     broker.engine.create_subscription(
@@ -47,7 +47,7 @@ def test_a_full_broker_refuses_a_publish_whole() -> None:
     assert broker.publish("b" * 1000, "c" * 1000) == ["2", "3"]
 
 
-def test_kept_bytes_are_those_of_kept_messages() -> None:
+def test_kept_bytes_are_the_sizes_of_the_kept_messages() -> None:
     """A message that no subscription keeps takes no room."""
     broker = Broker()
     broker.publish("a")
@@ -62,7 +62,7 @@ def test_kept_bytes_are_those_of_kept_messages() -> None:
 # ---- lenience ------------------------------------------------------------------------------------
 
 
-def test_a_lenient_engine_allows_short_deadlines() -> None:
+def test_a_lenient_engine_allows_an_ack_deadline_of_one_second() -> None:
     """The minimum is 1 s. By default it is 10 s."""
     config = pubsub.Subscription(
         name=f"{PROJECT}/subscriptions/quick", topic=TOPIC, ack_deadline_seconds=1
@@ -86,7 +86,7 @@ def with_schema(broker: Broker) -> pubsub.Topic:
     return broker.engine.create_topic(topic)
 
 
-def test_messages_are_validated_before_they_are_published() -> None:
+def test_messages_are_validated_by_the_schema_before_they_are_published() -> None:
     """Only topics with a schema validate messages. One bad message refuses the whole request."""
     seen: list[tuple[str, int]] = []
 
@@ -108,7 +108,7 @@ def test_messages_are_validated_before_they_are_published() -> None:
     assert seen == [(topic.name, 2), (topic.name, 1)]
 
 
-def test_schema_settings_are_checked_when_they_are_new() -> None:
+def test_only_new_schema_settings_of_a_topic_are_checked() -> None:
     """A schema that was deleted since does not prevent other changes."""
     known = {SCHEMA}
 
@@ -149,8 +149,8 @@ def join(broker: Broker, *, is_push: bool) -> Consumer:
     return consumer
 
 
-def test_whoever_pushes_hears_of_every_change() -> None:
-    """It is notified of creation, change and deletion, and not of unchanged settings."""
+def test_the_pusher_is_notified_of_every_push_config_change() -> None:
+    """The pusher is notified of creation, change and deletion, and not of unchanged settings."""
     told: list[str] = []
     clock = ManualClock()
     broker = Broker(clock, engine=new_engine(clock, on_push=told.append))
@@ -167,8 +167,8 @@ def test_whoever_pushes_hears_of_every_change() -> None:
     assert told == [SUBSCRIPTION] * 5
 
 
-def test_push_and_pull_consumers_do_not_mix() -> None:
-    """Each is refused by a subscription of the other kind."""
+def test_push_and_pull_consumers_are_refused_by_subscriptions_of_the_other_kind() -> None:
+    """A change of the push config swaps the accepted kind."""
     broker = Broker()
     with pytest.raises(FailedPrecondition):
         join(broker, is_push=True)
@@ -178,8 +178,8 @@ def test_push_and_pull_consumers_do_not_mix() -> None:
     join(broker, is_push=True)
 
 
-def test_a_subscription_that_becomes_push_sends_its_pullers_away() -> None:
-    """They end as if they had come after the change."""
+def test_changing_a_subscription_to_push_ends_its_pull_consumers() -> None:
+    """The consumers end as if they had come after the change."""
     broker = Broker()
     consumer = join(broker, is_push=False)
     modify_push(broker, ENDPOINT)
@@ -189,8 +189,8 @@ def test_a_subscription_that_becomes_push_sends_its_pullers_away() -> None:
 # ---- leases that end early, and a reset ----------------------------------------------------------
 
 
-def test_leases_can_be_made_to_expire() -> None:
-    """They end as if their deadline had passed. A test can end some of them or all."""
+def test_engine_expire_ends_leases_before_their_deadline() -> None:
+    """The leases end as if their deadline had passed. A test can end some of them or all."""
     broker = Broker()
     broker.publish("a", "b", "c")
     consumer = broker.join(deadline=600)
@@ -203,7 +203,7 @@ def test_leases_can_be_made_to_expire() -> None:
     assert broker.acknowledge(a) == [a.ack_id]
 
 
-def test_a_reset_leaves_nothing() -> None:
+def test_an_engine_reset_removes_all_resources_messages_and_consumers() -> None:
     """Consumers are removed, names are free again, and nothing is due."""
     broker = Broker()
     broker.publish("a")
@@ -219,7 +219,7 @@ def test_a_reset_leaves_nothing() -> None:
     assert broker.publish("b") == ["1"]
 
 
-def test_what_nothing_acts_on_is_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_setting_without_effect_is_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """The setting is stored and returned. A setting with an effect gives no warning."""
     transform = pubsub.MessageTransform(
         javascript_udf=pubsub.JavaScriptUDF(function_name="f", code="function f(m) { return m; }")

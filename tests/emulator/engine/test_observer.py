@@ -84,7 +84,7 @@ def observed(**subscription: Any) -> tuple[Broker, Notes]:
 # ---- events --------------------------------------------------------------------------------------
 
 
-def test_the_life_of_a_message_is_reported_step_by_step() -> None:
+def test_the_observer_receives_every_step_of_a_message() -> None:
     """The events come in the order in which they happen."""
     broker, notes = observed()
     broker.publish("a", "b")
@@ -112,7 +112,7 @@ def test_the_life_of_a_message_is_reported_step_by_step() -> None:
     ]
 
 
-def test_a_key_finishes_in_order() -> None:
+def test_messages_of_an_ordering_key_are_reported_as_finished_in_order() -> None:
     """An acknowledgement after an unfinished message of the key finishes nothing yet."""
     broker, notes = observed(enable_message_ordering=True)
     broker.publish("1", "2", key="k")
@@ -128,8 +128,8 @@ def test_a_key_finishes_in_order() -> None:
     ]
 
 
-def test_what_a_filter_keeps_back_is_finished_at_once() -> None:
-    """It is never delivered."""
+def test_a_message_excluded_by_a_filter_is_reported_as_finished_at_once() -> None:
+    """The message is never delivered."""
     broker, notes = observed(filter="attributes:wanted")
     broker.publish("a")
     assert notes.taken() == [
@@ -139,8 +139,8 @@ def test_what_a_filter_keeps_back_is_finished_at_once() -> None:
     ]
 
 
-def test_a_late_acknowledgement_is_one() -> None:
-    """It finishes the message, although it already waits for redelivery."""
+def test_a_late_acknowledgement_is_reported_as_the_finish_of_the_message() -> None:
+    """The acknowledgement finishes the message, although it already waits for redelivery."""
     broker, notes = observed()
     broker.publish("a")
     (got,) = broker.join(deadline=10).take()
@@ -150,8 +150,8 @@ def test_a_late_acknowledgement_is_one() -> None:
     assert ("finished", [1]) in notes.taken()
 
 
-def test_a_seek_tells_what_it_moved() -> None:
-    """It reports messages that became unfinished, and messages that became finished."""
+def test_a_seek_reports_which_messages_changed_their_state() -> None:
+    """The observer learns of messages that became unfinished, and messages that became finished."""
     broker, notes = observed(retain_acked_messages=True)
     broker.publish("a", "b")
     broker.acknowledge(*broker.join().take(1))
@@ -166,7 +166,7 @@ def test_a_seek_tells_what_it_moved() -> None:
     assert (word, sorted(seqs)) == ("finished", [1, 2])
 
 
-def test_a_dead_message_is_published_before_it_is_finished() -> None:
+def test_a_dead_letter_is_reported_as_published_before_its_source_is_finished() -> None:
     """A crash between the two leaves a duplicate instead of a loss."""
     broker, notes = observed()
     policy = pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC)
@@ -189,7 +189,7 @@ def test_a_dead_message_is_published_before_it_is_finished() -> None:
     ]
 
 
-def test_every_change_of_a_resource_is_reported() -> None:
+def test_the_observer_receives_every_change_of_a_resource() -> None:
     """The event has the whole resource."""
     broker, notes = observed()
     engine = broker.engine
@@ -208,8 +208,8 @@ def test_every_change_of_a_resource_is_reported() -> None:
     ]
 
 
-def test_discarded_moves_on_with_the_oldest_that_is_kept() -> None:
-    """It moves in steps. One old message holds it back as long as it is kept."""
+def test_the_discarded_position_moves_with_the_oldest_kept_message() -> None:
+    """The position moves in steps. One old message holds it back as long as it is kept."""
     broker, notes = observed()
     for _ in range(30):
         broker.publish(*"x" * 100)
@@ -236,7 +236,7 @@ def kept(**fields: Any) -> tuple[Broker, Keeper]:
     return Broker(clock, engine=engine(keeper, clock), **fields), keeper
 
 
-def test_a_backlog_comes_back() -> None:
+def test_a_restored_engine_has_the_backlog_of_the_former_one() -> None:
     """Attempts are kept. Leased messages are ready again, and old ack IDs are stale."""
     broker, keeper = kept()
     broker.publish("acked", "nacked", "leased", "waiting")
@@ -256,16 +256,16 @@ def test_a_backlog_comes_back() -> None:
     assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
 
 
-def test_numbers_go_on() -> None:
-    """This holds even if the newest messages were removed long ago."""
+def test_a_restored_engine_continues_the_message_ids() -> None:
+    """The numbers go on even if the newest messages were removed long ago."""
     broker, keeper = kept()
     broker.publish("a", "b")
     broker.acknowledge(*broker.join().take())
     assert again(broker, keeper).publish("c") == ["3"]
 
 
-def test_resources_come_back() -> None:
-    """They are unchanged, including those of a deleted topic."""
+def test_a_restored_engine_has_the_resources_of_the_former_one() -> None:
+    """The resources are unchanged, including those of a deleted topic."""
     broker, keeper = kept(labels={"a": "b"})
     broker.publish("a")
     broker.engine.create_snapshot(
@@ -289,8 +289,8 @@ def test_resources_come_back() -> None:
     assert broker.join().take_data() == ["a"]
 
 
-def test_a_snapshot_works_after_a_restart() -> None:
-    """Its messages are kept."""
+def test_a_seek_to_a_snapshot_works_in_a_restored_engine() -> None:
+    """The messages of the snapshot are kept."""
     broker, keeper = kept()
     broker.publish("1")
     broker.engine.create_snapshot(
@@ -304,7 +304,7 @@ def test_a_snapshot_works_after_a_restart() -> None:
     assert broker.join().take_data() == ["1", "2", "3"]
 
 
-def test_keys_keep_their_order() -> None:
+def test_ordering_keys_keep_their_order_in_a_restored_engine() -> None:
     """A message that was acknowledged after an unfinished one is delivered again."""
     broker, keeper = kept(enable_message_ordering=True)
     broker.publish("1", "2", "3", key="k")
@@ -315,7 +315,7 @@ def test_keys_keep_their_order() -> None:
     assert broker.join().take_data() == ["1", "2", "3", "4"]
 
 
-def test_retained_messages_come_back() -> None:
+def test_retained_messages_are_kept_in_a_restored_engine() -> None:
     """A seek to an earlier time needs them."""
     broker, keeper = kept(retain_acked_messages=True)
     broker.publish("1")
@@ -328,7 +328,7 @@ def test_retained_messages_come_back() -> None:
     assert broker.join().take_data() == ["1"]
 
 
-def test_old_messages_are_dropped_after_a_restart() -> None:
+def test_messages_past_their_retention_are_dropped_in_a_restored_engine() -> None:
     """The time of the restart counts."""
     broker, keeper = kept()
     broker.publish("1")
@@ -337,8 +337,8 @@ def test_old_messages_are_dropped_after_a_restart() -> None:
     assert broker.backlog == 0
 
 
-def test_a_restored_push_subscription_is_announced() -> None:
-    """The pusher is notified of it."""
+def test_restored_push_subscriptions_are_announced_to_the_pusher() -> None:
+    """The pusher starts with the notification."""
     config = pubsub.PushConfig(push_endpoint="https://example.com")
     _, keeper = kept(push_config=config)
     told: list[str] = []
@@ -355,7 +355,7 @@ def test_only_an_empty_engine_can_be_restored() -> None:
 
 
 @pytest.mark.parametrize("unacked", [[], [1], [1, 2, 3], [3, 1], [5, 7, 8, 9, 2**40]])
-def test_a_snapshot_is_reported_whole(unacked: list[int]) -> None:
+def test_a_snapshot_value_survives_encoding_and_decoding(unacked: list[int]) -> None:
     """The event has its settings and its unacknowledged messages."""
     config = pubsub.Snapshot(name=SNAPSHOT, topic=TOPIC)
     value = SnapshotValue(config, SUBSCRIPTION, 17, SeqSet(unacked))

@@ -20,7 +20,9 @@ def seq_set(numbers: set[int]) -> SeqSet:
 
 
 @given(sets, sets)
-def test_the_operations_of_sets(some: set[int], others: set[int]) -> None:
+def test_seq_set_operations_agree_with_those_of_a_plain_set(
+    some: set[int], others: set[int]
+) -> None:
     """Unions, intersections and differences are new sets."""
     one, two = seq_set(some), seq_set(others)
     assert list(one | two) == sorted(some | others)
@@ -31,7 +33,9 @@ def test_the_operations_of_sets(some: set[int], others: set[int]) -> None:
 
 
 @given(sets, sets, sets)
-def test_changes(some: set[int], more: set[int], gone: set[int]) -> None:
+def test_adding_and_discarding_in_a_seq_set_agrees_with_a_plain_set(
+    some: set[int], more: set[int], gone: set[int]
+) -> None:
     """Numbers are added and removed in any order."""
     changed = seq_set(some)
     changed.discard(masks_of(list(gone)))
@@ -44,7 +48,7 @@ def test_changes(some: set[int], more: set[int], gone: set[int]) -> None:
 
 
 @given(sets, numbers)
-def test_questions(some: set[int], number: int) -> None:
+def test_seq_set_membership_and_above_agree_with_a_plain_set(some: set[int], number: int) -> None:
     """A number is in the set or not. The numbers above it are a new set."""
     asked = seq_set(some)
     above = sorted(each for each in some if each > number)
@@ -53,7 +57,7 @@ def test_questions(some: set[int], number: int) -> None:
 
 
 @given(sets)
-def test_runs(some: set[int]) -> None:
+def test_the_runs_of_a_seq_set_are_maximal_and_complete(some: set[int]) -> None:
     """Runs of consecutive numbers are as long as possible, and give the set again."""
     found = list(seq_set(some).runs())
     assert sorted(some) == [number for first, end in found for number in range(first, end)]
@@ -65,7 +69,7 @@ def test_runs(some: set[int]) -> None:
 
 
 @given(sets, st.integers(1, 1500))
-def test_the_first_numbers_are_taken(some: set[int], most: int) -> None:
+def test_pop_first_of_a_seq_set_takes_each_number_once_in_order(some: set[int], most: int) -> None:
     """Each number is taken once, in ascending order."""
     left = seq_set(some)
     taken: list[int] = []
@@ -76,7 +80,7 @@ def test_the_first_numbers_are_taken(some: set[int], most: int) -> None:
 
 
 @given(sets, sets, sets)
-def test_a_table_behaves_as_a_dict(first: set[int], second: set[int], gone: set[int]) -> None:
+def test_a_seq_table_behaves_as_a_dict(first: set[int], second: set[int], gone: set[int]) -> None:
     """Values are set together or one by one, and are removed in any order."""
     table: SeqTable[str] = SeqTable()
     table.put_all(sorted(first), [str(seq) for seq in sorted(first)])

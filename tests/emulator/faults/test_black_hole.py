@@ -37,7 +37,9 @@ def stand(*streams: Stream) -> None:
 # ---- a broker that hangs -------------------------------------------------------------------------
 
 
-def test_a_black_hole_answers_nothing(faults: Faults, wire: Wire, emulator: Emulator) -> None:
+def test_a_black_hole_fault_holds_all_answers_until_it_is_lifted(
+    faults: Faults, wire: Wire, emulator: Emulator
+) -> None:
     """Open streams, waiting pulls and new calls get no answer.
 
     After the lift each gets its answer.
@@ -64,7 +66,7 @@ def test_a_black_hole_answers_nothing(faults: Faults, wire: Wire, emulator: Emul
     stand(new)
 
 
-def test_a_call_into_a_black_hole_ends_with_its_deadline(
+def test_a_call_into_a_black_hole_ends_with_deadline_exceeded(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """The call is not carried out."""
@@ -117,8 +119,10 @@ def far(relayed: Emulator) -> Iterator[Wire]:
     wire.close()
 
 
-def test_a_relay_passes_everything_on(relayed: Emulator, far: Wire, clock: ManualClock) -> None:
-    """It relays more than it reads at a time, in both directions."""
+def test_the_fault_relay_passes_all_bytes_in_both_directions(
+    relayed: Emulator, far: Wire, clock: ManualClock
+) -> None:
+    """The relay passes more than it reads at a time, in both directions."""
     far.publish("x" * 1_000_000)
     stream = far.stream(stream_ack_deadline_seconds=600)
     assert stream.data(1) == ["x" * 1_000_000]
@@ -129,8 +133,11 @@ def test_a_relay_passes_everything_on(relayed: Emulator, far: Wire, clock: Manua
     again.close()
 
 
-def test_a_dead_network_loses_calls_in_both_directions(relayed: Emulator, far: Wire) -> None:
-    """This affects open streams, calls and new connections. After the lift the data arrive late."""
+def test_a_dead_network_blocks_calls_in_both_directions(relayed: Emulator, far: Wire) -> None:
+    """The fault affects open streams, calls and new connections.
+
+    After the lift the data arrive late.
+    """
     stream = far.stream()
     stand(stream)
     fault = relayed.faults.black_hole()
@@ -148,7 +155,7 @@ def test_a_dead_network_loses_calls_in_both_directions(relayed: Emulator, far: W
     other.close()
 
 
-def test_the_broker_does_not_know_of_a_dead_network(relayed: Emulator, clock: ManualClock) -> None:
+def test_the_broker_does_not_notice_a_dead_network(relayed: Emulator, clock: ManualClock) -> None:
     """The broker keeps a dead client. The messages that were sent to it stay leased."""
     gone = Wire(relayed.endpoint)
     gone.create()
@@ -170,7 +177,7 @@ def test_the_broker_does_not_know_of_a_dead_network(relayed: Emulator, clock: Ma
     back.close()
 
 
-def test_pings_die_with_the_network(relayed: Emulator) -> None:
+def test_http2_pings_get_no_answer_through_a_dead_network(relayed: Emulator) -> None:
     """The HTTP/2 layer of a broker that merely hangs would answer them."""
     with socket.create_connection(("127.0.0.1", relayed.port), PATIENCE) as connection:
         connection.sendall(HTTP2_PREFACE + EMPTY_SETTINGS + PING)
@@ -186,8 +193,8 @@ def test_pings_die_with_the_network(relayed: Emulator) -> None:
         read_until(connection, PONG)
 
 
-def test_the_end_of_a_connection_passes_the_relay(relayed: Emulator) -> None:
-    """This holds in both directions."""
+def test_the_fault_relay_passes_the_end_of_a_connection_on(relayed: Emulator) -> None:
+    """The end passes in both directions."""
     with socket.create_connection(("127.0.0.1", relayed.port), PATIENCE) as connection:
         connection.sendall(HTTP2_PREFACE + EMPTY_SETTINGS)
         connection.shutdown(socket.SHUT_WR)
@@ -195,8 +202,8 @@ def test_the_end_of_a_connection_passes_the_relay(relayed: Emulator) -> None:
             pass
 
 
-def test_the_end_of_a_connection_dies_with_the_network(relayed: Emulator) -> None:
-    """It is held back like any byte."""
+def test_a_dead_network_holds_back_the_end_of_a_connection(relayed: Emulator) -> None:
+    """The end is held back like any byte."""
     with socket.create_connection(("127.0.0.1", relayed.port), PATIENCE) as connection:
         connection.sendall(HTTP2_PREFACE + EMPTY_SETTINGS + PING)
         read_until(connection, PONG)
@@ -205,8 +212,8 @@ def test_the_end_of_a_connection_dies_with_the_network(relayed: Emulator) -> Non
             fault.wait_for_hits()
 
 
-def test_a_broker_behind_a_dead_network_stops(clock: ManualClock) -> None:
-    """It frees its port, and the client's connection ends."""
+def test_a_broker_behind_a_dead_network_can_be_stopped(clock: ManualClock) -> None:
+    """The broker frees its port, and the client's connection ends."""
     with Emulator(clock=clock, relay=True) as emulator:
         wire = Wire(emulator.endpoint)
         wire.create()
@@ -219,7 +226,7 @@ def test_a_broker_behind_a_dead_network_stops(clock: ManualClock) -> None:
         pass
 
 
-def test_a_relays_port_in_use_is_refused(relayed: Emulator) -> None:
-    """This is the same as for a broker's port."""
+def test_a_relay_port_that_is_in_use_is_refused(relayed: Emulator) -> None:
+    """The error is the same as for a broker's port."""
     with pytest.raises(OSError, match="in use"):
         Emulator(port=relayed.port, relay=True).start()

@@ -47,7 +47,9 @@ def refusal(kind: type[Exception], action: Callable[[], object]) -> str | None:
 
 
 @given(KIND_NAMES, st.lists(st.text(alphabet="PullACK:=,.*01 é\0", max_size=8), max_size=4))
-def test_any_line_is_a_fault_or_explained(kind: str, parts: list[str]) -> None:
+def test_any_fault_text_is_accepted_or_refused_with_a_value_error(
+    kind: str, parts: list[str]
+) -> None:
     """The only error is ValueError, and then no fault is set."""
     faults = Faults()
     text = ":".join([kind, *parts])
@@ -56,7 +58,7 @@ def test_any_line_is_a_fault_or_explained(kind: str, parts: list[str]) -> None:
 
 
 @given(st.dictionaries(FIELDS, st.one_of(VALUES, KIND_NAMES), max_size=5))
-def test_any_json_is_a_fault_or_explained(fields: dict[str, Any]) -> None:
+def test_any_fault_json_is_accepted_or_refused_with_a_value_error(fields: dict[str, Any]) -> None:
     """The same holds for JSON fields."""
     faults = Faults()
     refused = refusal(ValueError, lambda: FaultRequest.from_json(fields).set(faults))
@@ -72,14 +74,16 @@ def test_any_json_is_a_fault_or_explained(fields: dict[str, Any]) -> None:
         max_size=3,
     )
 )
-def test_any_configuration_is_read_or_explained(content: dict[str, Any]) -> None:
+def test_any_configuration_is_accepted_or_refused_with_a_config_error(
+    content: dict[str, Any],
+) -> None:
     """The only error is ConfigError with the name of the file."""
     refused = refusal(ConfigError, lambda: load(content))
     assert refused is None or refused.startswith("config: ")
 
 
 @given(st.text(alphabet="ab,:/ \n", max_size=12))
-def test_any_variable_is_read_or_explained(value: str) -> None:
+def test_any_project_variable_is_accepted_or_refused_with_a_config_error(value: str) -> None:
     """The only error is ConfigError with the name of the variable."""
     refused = refusal(ConfigError, lambda: seeds_from_environment({"PUBSUB_PROJECT1": value}))
     assert refused is None or refused.startswith("PUBSUB_PROJECT1: ")
@@ -100,7 +104,7 @@ def test_any_variable_is_read_or_explained(value: str) -> None:
         ),
     ),
 )
-def test_any_request_is_answered(
+def test_any_admin_api_request_gets_json_or_a_client_error(
     method: str, path: str, query: dict[str, str], body: bytes
 ) -> None:
     """The answer is JSON, or an error that is the client's."""

@@ -23,7 +23,9 @@ def faults(emulator: Emulator, wire: Wire) -> Faults:
 # ---- duplicates ----------------------------------------------------------------------------------
 
 
-def test_a_stream_gets_a_message_twice(faults: Faults, wire: Wire) -> None:
+def test_the_duplicate_fault_delivers_a_message_twice_on_a_stream(
+    faults: Faults, wire: Wire
+) -> None:
     """One response has the same message under two ack IDs."""
     fault = faults.duplicate_deliveries(times=1)
     wire.publish("a", "b")
@@ -34,14 +36,16 @@ def test_a_stream_gets_a_message_twice(faults: Faults, wire: Wire) -> None:
     assert fault.hits == 1
 
 
-def test_a_pull_gets_a_message_twice(faults: Faults, wire: Wire) -> None:
+def test_the_duplicate_fault_delivers_each_message_of_a_pull_twice(
+    faults: Faults, wire: Wire
+) -> None:
     """Each message of the pull is duplicated while the fault is active."""
     faults.duplicate_deliveries()
     wire.publish("a", "b")
     assert data_of(wire.pull()) == ["a", "a", "b", "b"]
 
 
-def test_a_duplicated_message_is_acknowledged_once(
+def test_a_message_duplicated_by_a_fault_is_acknowledged_once(
     faults: Faults, wire: Wire, emulator: Emulator, clock: ManualClock
 ) -> None:
     """The client acknowledges, extends and nacks both copies."""
@@ -58,8 +62,8 @@ def test_a_duplicated_message_is_acknowledged_once(
     assert wire.pull(wait=False) == []
 
 
-def test_duplicates_keep_the_order_of_a_key(faults: Faults, wire: Wire) -> None:
-    """They are adjacent."""
+def test_the_duplicate_fault_keeps_the_order_of_an_ordering_key(faults: Faults, wire: Wire) -> None:
+    """The two copies are adjacent."""
     faults.duplicate_deliveries()
     wire.publish("a", "b", key="k")
     assert wire.stream().data(4) == ["a", "a", "b", "b"]
@@ -68,7 +72,9 @@ def test_duplicates_keep_the_order_of_a_key(faults: Faults, wire: Wire) -> None:
 # ---- order ---------------------------------------------------------------------------------------
 
 
-def test_messages_of_a_response_come_in_another_order(faults: Faults, wire: Wire) -> None:
+def test_the_shuffle_fault_changes_the_order_of_the_messages_of_a_response(
+    faults: Faults, wire: Wire
+) -> None:
     """Each message has its own ack ID. The next response has the normal order."""
     fault = faults.shuffle_deliveries(times=1)
     wire.publish(*LETTERS)
@@ -81,7 +87,9 @@ def test_messages_of_a_response_come_in_another_order(faults: Faults, wire: Wire
     assert data_of(wire.pull()) == [received[-1].message.data.decode()]
 
 
-def test_keyed_messages_stay_in_place(faults: Faults, wire: Wire) -> None:
+def test_the_shuffle_fault_keeps_messages_with_an_ordering_key_in_order(
+    faults: Faults, wire: Wire
+) -> None:
     """Their order is promised, so only the other messages move."""
     faults.shuffle_deliveries()
     wire.publish(*LETTERS[:4], key="k")
@@ -91,7 +99,9 @@ def test_keyed_messages_stay_in_place(faults: Faults, wire: Wire) -> None:
     assert [data for data in received if data in LETTERS[4:]] != LETTERS[4:]
 
 
-def test_a_single_message_has_no_order(faults: Faults, wire: Wire) -> None:
+def test_the_shuffle_fault_does_not_count_a_response_with_a_single_message(
+    faults: Faults, wire: Wire
+) -> None:
     """The fault waits for a response with more messages."""
     fault = faults.shuffle_deliveries(times=1)
     wire.publish("a")
@@ -104,8 +114,8 @@ def test_a_single_message_has_no_order(faults: Faults, wire: Wire) -> None:
 # ---- leases --------------------------------------------------------------------------------------
 
 
-def test_a_lease_ends_as_soon_as_the_message_is_out(faults: Faults, wire: Wire) -> None:
-    """It is redelivered under another ack ID, without any time passing."""
+def test_the_expire_fault_ends_a_lease_when_the_message_is_sent(faults: Faults, wire: Wire) -> None:
+    """The message is redelivered under another ack ID, without any time passing."""
     fault = faults.expire_leases(times=1)
     wire.publish("a")
     stream = wire.stream()
@@ -115,10 +125,10 @@ def test_a_lease_ends_as_soon_as_the_message_is_out(faults: Faults, wire: Wire) 
     assert fault.hits == 1
 
 
-def test_the_expired_ack_id_is_worth_nothing(
+def test_an_ack_id_that_the_expire_fault_ended_acknowledges_nothing(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
-    """This holds after the redelivery."""
+    """The rule holds after the redelivery."""
     faults.expire_leases(times=1)
     wire.publish("a")
     first, second = wire.stream().messages(2)
@@ -128,7 +138,7 @@ def test_the_expired_ack_id_is_worth_nothing(
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_pulls_lose_their_leases_too(faults: Faults, wire: Wire) -> None:
+def test_the_expire_fault_ends_the_leases_of_pulls(faults: Faults, wire: Wire) -> None:
     """The next pull receives the message again."""
     faults.expire_leases(times=1, resource="billing")
     wire.publish("a")
@@ -137,8 +147,10 @@ def test_pulls_lose_their_leases_too(faults: Faults, wire: Wire) -> None:
     assert wire.pull(wait=False) == []
 
 
-def test_an_expired_lease_is_in_the_history(faults: Faults, wire: Wire, emulator: Emulator) -> None:
-    """It is recorded like a lease that reached its deadline."""
+def test_a_lease_ended_by_the_expire_fault_is_an_expiry_in_the_history(
+    faults: Faults, wire: Wire, emulator: Emulator
+) -> None:
+    """The end is recorded like a lease that reached its deadline."""
     faults.expire_leases(times=2)
     wire.publish("a")
     wire.stream().messages(3)

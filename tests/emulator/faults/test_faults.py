@@ -54,10 +54,10 @@ def failure(wire: Wire, method: str, request: Any) -> RpcError:
 # ---- delay ---------------------------------------------------------------------------------------
 
 
-def test_a_delayed_call_waits_on_the_brokers_clock(
+def test_a_delay_fault_holds_a_call_on_the_broker_clock(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
-    """It is carried out when its time has come, not earlier."""
+    """The call is carried out when its time has come, not earlier."""
     fault = faults.delay("CreateTopic", 3600)
     call = wire.start("CreateTopic", pubsub.Topic(name=f"{TOPIC}-late"))
     fault.wait_for_hits()
@@ -69,7 +69,7 @@ def test_a_delayed_call_waits_on_the_brokers_clock(
     assert call.result().name == f"{TOPIC}-late"
 
 
-def test_a_delayed_call_waits_in_real_time_too() -> None:
+def test_a_delay_fault_works_in_real_time() -> None:
     """A timer of the broker carries it out without any other call."""
     with Emulator() as emulator:
         wire = Wire(emulator.endpoint)
@@ -82,7 +82,7 @@ def test_a_delayed_call_waits_in_real_time_too() -> None:
         wire.close()
 
 
-def test_lifting_a_delay_releases_what_it_holds(faults: Faults, wire: Wire) -> None:
+def test_lifting_a_delay_fault_releases_the_held_calls(faults: Faults, wire: Wire) -> None:
     """The clock need not move."""
     with faults.delay("Pull", 3600) as fault:
         wire.publish("a")
@@ -94,7 +94,7 @@ def test_lifting_a_delay_releases_what_it_holds(faults: Faults, wire: Wire) -> N
 # ---- error ---------------------------------------------------------------------------------------
 
 
-def test_a_refused_call_has_no_effect(faults: Faults, wire: Wire) -> None:
+def test_a_call_that_an_error_fault_refuses_has_no_effect(faults: Faults, wire: Wire) -> None:
     """Its caller gets the error. Calls of other clients and methods succeed."""
     faults.error("Publish", Aborted("not today"))
     request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"a")])
@@ -106,7 +106,7 @@ def test_a_refused_call_has_no_effect(faults: Faults, wire: Wire) -> None:
     assert data_of(wire.pull()) == ["b"]
 
 
-def test_a_refused_pull_takes_nothing(faults: Faults, wire: Wire) -> None:
+def test_a_pull_that_an_error_fault_refuses_takes_no_message(faults: Faults, wire: Wire) -> None:
     """A call that encodes its own answer is refused like any other."""
     wire.publish("a")
     with faults.error("Pull", Unavailable("away"), times=1):
@@ -114,8 +114,8 @@ def test_a_refused_pull_takes_nothing(faults: Faults, wire: Wire) -> None:
     assert data_of(wire.pull(wait=False)) == ["a"]
 
 
-def test_a_fault_acts_so_many_times(faults: Faults, wire: Wire) -> None:
-    """Only calls that it affects count."""
+def test_a_fault_with_a_count_acts_that_many_times(faults: Faults, wire: Wire) -> None:
+    """Only calls that the fault affects count."""
     fault = faults.error("GetTopic", Unavailable("away"), times=2)
     for _ in range(2):
         assert isinstance(failure(wire, "GetTopic", GET_TOPIC), Unavailable)
@@ -123,8 +123,8 @@ def test_a_fault_acts_so_many_times(faults: Faults, wire: Wire) -> None:
     assert fault.hits == 2
 
 
-def test_a_star_stands_for_every_method(faults: Faults, wire: Wire) -> None:
-    """This covers unary calls, pulls and streams."""
+def test_a_fault_for_the_method_star_affects_every_method(faults: Faults, wire: Wire) -> None:
+    """The fault affects unary calls, pulls and streams."""
     fault = faults.error("*", Unavailable("away"))
     assert isinstance(failure(wire, "GetTopic", GET_TOPIC), Unavailable)
     assert isinstance(failure(wire, "Pull", PULL), Unavailable)
@@ -133,7 +133,7 @@ def test_a_star_stands_for_every_method(faults: Faults, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("with_details", [True, False])
-def test_an_error_brings_its_reason_if_wanted(
+def test_an_error_fault_sends_its_error_details_on_request(
     faults: Faults, wire: Wire, with_details: bool
 ) -> None:
     """The reason is an ErrorInfo in the trailers. By default there are only status and text."""
@@ -145,7 +145,7 @@ def test_an_error_brings_its_reason_if_wanted(
     assert (got.reason, dict(got.metadata or {})) == expected
 
 
-def test_an_error_may_depend_on_the_request(faults: Faults, wire: Wire) -> None:
+def test_an_error_fault_may_depend_on_the_request(faults: Faults, wire: Wire) -> None:
     """Without an error the call is carried out and does not count as a hit."""
     missing = f"{TOPIC}-missing"
     fault = faults.error(
@@ -156,7 +156,7 @@ def test_an_error_may_depend_on_the_request(faults: Faults, wire: Wire) -> None:
     assert fault.hits == 1
 
 
-def test_each_ack_id_can_fail_in_its_own_way(
+def test_an_error_fault_may_give_each_ack_id_its_own_failure(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """None of the named IDs is acknowledged."""
@@ -175,7 +175,7 @@ def test_each_ack_id_can_fail_in_its_own_way(
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_an_answer_names_what_the_fault_spared_and_the_broker_refused(
+def test_an_error_fault_also_names_ack_ids_that_the_broker_refuses(
     emulator: Emulator, wire: Wire
 ) -> None:
     """Otherwise the client would believe that these IDs are acknowledged."""
@@ -192,7 +192,7 @@ def test_an_answer_names_what_the_fault_spared_and_the_broker_refused(
     assert emulator.backlog(SUBSCRIPTION) == 3
 
 
-def test_ack_ids_that_an_error_does_not_name_are_acknowledged(
+def test_ack_ids_that_an_error_fault_does_not_name_are_acknowledged(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """Such an answer tells the client so."""
@@ -210,10 +210,10 @@ def test_ack_ids_that_an_error_does_not_name_are_acknowledged(
 # ---- lost replies --------------------------------------------------------------------------------
 
 
-def test_a_call_whose_reply_is_lost_was_carried_out(
+def test_the_lost_reply_fault_carries_out_the_call(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
-    """The caller cannot distinguish it from one that was not carried out."""
+    """The caller cannot distinguish the call from one that was not carried out."""
     fault = faults.lose_reply("Publish", times=1)
     request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"a")])
     assert isinstance(failure(wire, "Publish", request), Unavailable)
@@ -223,10 +223,10 @@ def test_a_call_whose_reply_is_lost_was_carried_out(
     assert emulator.backlog(SUBSCRIPTION) == 2
 
 
-def test_a_pull_whose_reply_is_lost_keeps_its_messages_leased(
+def test_a_pull_with_a_lost_reply_keeps_its_messages_leased(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
-    """They are redelivered after their ack deadline."""
+    """The messages are redelivered after their ack deadline."""
     wire.publish("a")
     with faults.lose_reply("Pull", code=grpc.StatusCode.DEADLINE_EXCEEDED):
         code = wire.start("Pull", PULL).code()
@@ -236,7 +236,9 @@ def test_a_pull_whose_reply_is_lost_keeps_its_messages_leased(
     assert data_of(wire.pull(wait=False)) == ["a"]
 
 
-def test_a_call_that_fails_by_itself_has_no_reply_to_lose(faults: Faults, wire: Wire) -> None:
+def test_the_lost_reply_fault_does_not_replace_the_error_of_a_failed_call(
+    faults: Faults, wire: Wire
+) -> None:
     """The call's own error is returned instead."""
     fault = faults.lose_reply("GetTopic")
     request = pubsub.GetTopicRequest(topic=f"{TOPIC}-missing")
@@ -251,10 +253,10 @@ def test_a_call_that_fails_by_itself_has_no_reply_to_lose(faults: Faults, wire: 
     ("method", "request_"),
     [("DeleteTopic", pubsub.DeleteTopicRequest(topic=TOPIC)), ("Pull", PULL)],
 )
-def test_a_dropped_call_waits_for_its_callers_deadline(
+def test_a_dropped_call_ends_with_deadline_exceeded_and_no_effect(
     faults: Faults, wire: Wire, emulator: Emulator, method: str, request_: Any
 ) -> None:
-    """It is not carried out: the topic exists, and no message is leased."""
+    """The call is not carried out: the topic exists, and no message is leased."""
     wire.publish("a")
     with faults.drop(method) as fault:
         call = wire.start(method, request_, timeout=0.3)
@@ -264,8 +266,8 @@ def test_a_dropped_call_waits_for_its_callers_deadline(
         assert emulator.history.deliveries() == []
 
 
-def test_a_dropped_call_goes_on_when_lifted(faults: Faults, wire: Wire) -> None:
-    """This includes the last call of the fault's count."""
+def test_a_dropped_call_continues_when_its_fault_is_lifted(faults: Faults, wire: Wire) -> None:
+    """The rule includes the last call of the fault's count."""
     fault = faults.drop("GetTopic", times=1)
     held = wire.start("GetTopic", GET_TOPIC)
     fault.wait_for_hits()
@@ -278,8 +280,8 @@ def test_a_dropped_call_goes_on_when_lifted(faults: Faults, wire: Wire) -> None:
     assert held.result().name == TOPIC
 
 
-def test_a_broker_that_stops_ends_what_is_held(faults: Faults, wire: Wire) -> None:
-    """They end with UNAVAILABLE at once."""
+def test_stopping_the_broker_ends_calls_that_a_fault_holds(faults: Faults, wire: Wire) -> None:
+    """The calls end with UNAVAILABLE at once."""
     with Emulator() as other:
         away = Wire(other.endpoint)
         fault = other.faults.drop("*")
@@ -310,7 +312,7 @@ def test_faults_act_in_the_order_they_were_set(
     assert call.code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_the_end_of_a_with_block_lifts(faults: Faults, wire: Wire) -> None:
+def test_a_fault_is_lifted_at_the_end_of_its_with_block(faults: Faults, wire: Wire) -> None:
     """`lift` does the same, and can be called repeatedly."""
     with faults.error("GetTopic", Unavailable("away")) as fault:
         failure(wire, "GetTopic", GET_TOPIC)
@@ -320,15 +322,15 @@ def test_the_end_of_a_with_block_lifts(faults: Faults, wire: Wire) -> None:
     assert faults.active == ()
 
 
-def test_waiting_for_hits_that_do_not_come_is_an_error(faults: Faults) -> None:
+def test_wait_for_hits_of_a_fault_times_out_with_an_error(faults: Faults) -> None:
     """The error names the expected hits."""
     fault = faults.drop("Publish")
     with pytest.raises(TimeoutError, match=r"drop of Publish acted 0 times within 0\.01 s, not 2"):
         fault.wait_for_hits(2, timeout=0.01)
 
 
-def test_faults_outlast_a_restart() -> None:
-    """They belong to the emulator, like its clock."""
+def test_faults_stay_active_across_a_restart_of_the_emulator() -> None:
+    """Faults belong to the emulator, like its clock."""
     emulator = Emulator()
     emulator.faults.error("*", Aborted("no"))
     for _ in range(2):
@@ -338,7 +340,7 @@ def test_faults_outlast_a_restart() -> None:
             wire.close()
 
 
-def test_used_up_faults_do_not_pile_up(faults: Faults, wire: Wire) -> None:
+def test_used_up_faults_are_removed_from_the_active_ones(faults: Faults, wire: Wire) -> None:
     """A long test may set thousands of faults."""
     for _ in range(5):
         faults.error("GetTopic", Unavailable("away"), times=1)
@@ -356,7 +358,7 @@ def test_used_up_faults_do_not_pile_up(faults: Faults, wire: Wire) -> None:
         (lambda faults: faults.abort_streams_after(0, Aborted("")), "responses must be 1 or more"),
     ],
 )
-def test_an_argument_that_makes_no_sense_is_refused(set_fault: Any, text: str) -> None:
+def test_a_fault_with_an_invalid_argument_is_refused(set_fault: Any, text: str) -> None:
     """The error names the argument. No fault is set."""
     faults = Faults()
     with pytest.raises(ValueError, match=text):
@@ -364,16 +366,16 @@ def test_an_argument_that_makes_no_sense_is_refused(set_fault: Any, text: str) -
     assert faults.active == ()
 
 
-def test_a_fault_counts_to_its_end() -> None:
-    """This needs no broker."""
+def test_a_fault_is_over_when_its_count_is_used_up() -> None:
+    """The count needs no broker."""
     fault = Fault(Scope("Publish", times=1))
     assert [fault.claim(), fault.claim()] == [True, False]
     assert fault.is_over
     fault.wait_for_hits(1, timeout=PATIENCE)
 
 
-def test_a_lifted_fault_acts_no_more() -> None:
-    """This holds for a call that had met the fault before."""
+def test_a_lifted_fault_affects_no_more_calls() -> None:
+    """The rule holds for a call that had met the fault before."""
     fault = Fault(Scope("Publish"))
     fault.lift()
     assert not fault.claim()

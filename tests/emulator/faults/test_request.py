@@ -77,19 +77,19 @@ def described(request: FaultRequest) -> dict[str, Any]:
         ("black-hole", {"kind": "black-hole"}),
     ],
 )
-def test_a_fault_can_be_asked_for_in_one_line(text: str, fault: dict[str, Any]) -> None:
+def test_a_fault_can_be_written_as_one_line_of_text(text: str, fault: dict[str, Any]) -> None:
     """The line has the kind, its values in order, and names for the other settings."""
     assert described(FaultRequest.from_text(text)) == fault
     assert not FaultRequest.from_text(text).acts_once
 
 
 @pytest.mark.parametrize("text", ["abort-streams:INTERNAL", "close-streams:times=2"])
-def test_what_acts_at_once_can_be_told(text: str) -> None:
+def test_a_fault_line_for_open_streams_is_marked_as_acting_once(text: str) -> None:
     """The option is refused where no stream can be open yet."""
     assert FaultRequest.from_text(text).acts_once
 
 
-def test_a_fault_can_be_asked_for_in_json() -> None:
+def test_a_fault_can_be_written_as_json() -> None:
     """Numbers are JSON numbers. Null means no limit."""
     fields = {"kind": "delay", "method": "Pull", "seconds": 2, "times": None, "probability": 0.5}
     fault = {"kind": "delay", "method": "Pull", "seconds": 2.0, "probability": 0.5}
@@ -119,7 +119,7 @@ def test_a_fault_can_be_asked_for_in_json() -> None:
         ("black-hole:times=1", "black-hole has no 'times'; it takes nothing"),
     ],
 )
-def test_what_makes_no_sense_is_explained(text: str, problem: str) -> None:
+def test_an_invalid_fault_line_is_refused_with_its_problem(text: str, problem: str) -> None:
     """The error has the name and the value. No fault is set."""
     faults = Faults()
     with pytest.raises(ValueError, match=problem):
@@ -139,7 +139,9 @@ def test_what_makes_no_sense_is_explained(text: str, problem: str) -> None:
         ({"kind": "error", "method": "Pull", "code": 14}, "code must be a gRPC status"),
     ],
 )
-def test_json_of_another_form_is_explained(fields: dict[str, Any], problem: str) -> None:
+def test_invalid_fault_json_is_refused_with_its_problem(
+    fields: dict[str, Any], problem: str
+) -> None:
     """The error is like that for a line."""
     with pytest.raises(ValueError, match=problem):
         FaultRequest.from_json(fields)

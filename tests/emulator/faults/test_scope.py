@@ -41,7 +41,7 @@ def faults(emulator: Emulator, wire: Wire) -> Faults:
 
 
 @pytest.mark.parametrize("resource", [TOPIC, "orders", "ord*", "projects/test/topics/o*", "or?ers"])
-def test_a_fault_of_one_resource_leaves_the_others_alone(
+def test_a_fault_of_one_resource_leaves_other_resources_alone(
     resource: str, faults: Faults, wire: Wire
 ) -> None:
     """The resource is given by its full name, its ID, or a pattern of either."""
@@ -50,7 +50,7 @@ def test_a_fault_of_one_resource_leaves_the_others_alone(
     assert fault.hits == 1
 
 
-def test_it_covers_every_call_that_names_the_resource(faults: Faults, wire: Wire) -> None:
+def test_a_fault_of_a_resource_affects_every_call_that_names_it(faults: Faults, wire: Wire) -> None:
     """The name may be in any field, also inside another resource."""
     faults.error("*", AWAY, resource=TOPIC)
     subscribing = pubsub.Subscription(name=f"{SUBSCRIPTION}-2", topic=TOPIC)
@@ -65,8 +65,10 @@ def test_it_covers_every_call_that_names_the_resource(faults: Faults, wire: Wire
     assert not fails(wire, "Publish", pubsub.PublishRequest(topic=OTHER, messages=[message]))
 
 
-def test_streams_are_told_apart_by_their_subscription(faults: Faults, wire: Wire) -> None:
-    """This holds for open and for new streams."""
+def test_a_stream_fault_of_a_subscription_leaves_other_subscriptions_alone(
+    faults: Faults, wire: Wire
+) -> None:
+    """The rule holds for open and for new streams."""
     second = f"{SUBSCRIPTION}-2"
     wire.call("CreateSubscription", pubsub.Subscription(name=second, topic=TOPIC))
     hit, spared = wire.stream(), wire.stream(subscription=second)
@@ -80,7 +82,7 @@ def test_streams_are_told_apart_by_their_subscription(faults: Faults, wire: Wire
     assert wire.stream(subscription=second).is_quiet()
 
 
-def test_only_so_many_streams_are_ended(faults: Faults, wire: Wire) -> None:
+def test_a_stream_fault_with_a_count_ends_that_many_streams(faults: Faults, wire: Wire) -> None:
     """The other streams continue."""
     streams = [wire.stream() for _ in range(3)]
     assert all(stream.is_quiet() for stream in streams)
@@ -107,7 +109,7 @@ def luck(seed: int, calls: int = 60) -> list[bool]:
     return failed
 
 
-def test_chance_is_the_same_in_every_run() -> None:
+def test_a_fault_with_a_probability_hits_the_same_calls_for_the_same_seed() -> None:
     """The same seed fails the same calls. Another seed fails others."""
     first = luck(seed=1)
     assert first == luck(seed=1)
@@ -115,7 +117,7 @@ def test_chance_is_the_same_in_every_run() -> None:
     assert 10 < sum(first) < 50
 
 
-def test_two_faults_do_not_share_their_luck(faults: Faults, wire: Wire) -> None:
+def test_two_faults_with_a_probability_hit_independent_calls(faults: Faults, wire: Wire) -> None:
     """A fault with another scope affects other calls."""
     rolls = [
         [fault.claim() for _ in range(60)]
@@ -128,7 +130,9 @@ def test_two_faults_do_not_share_their_luck(faults: Faults, wire: Wire) -> None:
     assert rolls[0] != rolls[1] != rolls[2] != rolls[0]
 
 
-def test_what_is_spared_by_chance_does_not_count(faults: Faults, wire: Wire) -> None:
+def test_calls_spared_by_the_probability_of_a_fault_do_not_count(
+    faults: Faults, wire: Wire
+) -> None:
     """`times` counts the calls that fail, not those that are spared."""
     faults.error("GetTopic", AWAY, times=3, probability=0.3)
     assert sum(fails(wire, "GetTopic", get(TOPIC)) for _ in range(60)) == 3
@@ -145,21 +149,21 @@ def test_what_is_spared_by_chance_does_not_count(faults: Faults, wire: Wire) -> 
         ({"method": "publish"}, "method must be the name of an RPC"),
     ],
 )
-def test_a_scope_that_makes_no_sense_is_refused(arguments: dict[str, Any], text: str) -> None:
+def test_an_invalid_fault_scope_is_refused(arguments: dict[str, Any], text: str) -> None:
     """The error has the name of the argument and its value."""
     with pytest.raises(ValueError, match=text):
         Scope(**arguments)
 
 
-def test_patterns_without_a_slash_are_for_ids() -> None:
-    """So `*` in them cannot match across the parts of a full name."""
+def test_a_resource_pattern_without_a_slash_matches_ids_only() -> None:
+    """`*` in such a pattern cannot match across the parts of a full name."""
     assert matches("o*", TOPIC)
     assert not matches("p*", TOPIC)
     assert matches("projects/test/*/orders", TOPIC)
     assert not matches("Orders", TOPIC)
 
 
-def test_a_request_names_what_it_is_about() -> None:
+def test_named_finds_every_resource_name_of_a_request() -> None:
     """Every field that holds a name counts."""
     assert named(pubsub.SeekRequest(subscription="s", snapshot="n")) == ("s", "n")
     request = schema.CreateSchemaRequest(parent="projects/p", schema=schema.Schema(name="x"))

@@ -40,7 +40,7 @@ def stand(*streams: Stream) -> None:
 # ---- delay, error, lost reply, drop --------------------------------------------------------------
 
 
-def test_each_response_of_an_open_stream_is_late(
+def test_a_delay_fault_delays_each_response_of_an_open_stream(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """The second response is as late as the first."""
@@ -59,7 +59,7 @@ def test_each_response_of_an_open_stream_is_late(
     assert stream.data(1) == ["c"]
 
 
-def test_streams_are_refused(faults: Faults, wire: Wire) -> None:
+def test_an_error_fault_refuses_new_streams_and_keeps_open_ones(faults: Faults, wire: Wire) -> None:
     """The fault refuses this many new streams. An open one continues."""
     old = wire.stream()
     stand(old)
@@ -71,7 +71,9 @@ def test_streams_are_refused(faults: Faults, wire: Wire) -> None:
     stand(old, wire.stream())
 
 
-def test_a_stream_may_be_refused_by_its_first_request(faults: Faults, wire: Wire) -> None:
+def test_an_error_fault_may_refuse_a_stream_by_its_first_request(
+    faults: Faults, wire: Wire
+) -> None:
     """The fault's function receives the first request."""
     faults.error(
         "StreamingPull",
@@ -81,7 +83,9 @@ def test_a_stream_may_be_refused_by_its_first_request(faults: Faults, wire: Wire
     stand(wire.stream(client_id="lucky"))
 
 
-def test_a_stream_ends_in_the_place_of_a_lost_response(faults: Faults, wire: Wire) -> None:
+def test_the_lost_reply_fault_ends_a_stream_instead_of_a_response(
+    faults: Faults, wire: Wire
+) -> None:
     """The messages of the lost response are returned."""
     stream = wire.stream()
     stand(stream)
@@ -93,8 +97,8 @@ def test_a_stream_ends_in_the_place_of_a_lost_response(faults: Faults, wire: Wir
 
 
 @pytest.mark.parametrize("others", [(), (Fault(Scope("Publish")),)])
-def test_an_ended_call_writes_nothing_more(others: tuple[Fault, ...]) -> None:
-    """Its last response stays the last, whatever other faults are active."""
+def test_a_faulted_call_that_has_ended_writes_no_response(others: tuple[Fault, ...]) -> None:
+    """The last response stays the last, whatever other faults are active."""
 
     async def write_after_the_end() -> None:
         # There is no context, so the call must not write to it.
@@ -106,7 +110,7 @@ def test_an_ended_call_writes_nothing_more(others: tuple[Fault, ...]) -> None:
         asyncio.run(write_after_the_end())
 
 
-def test_a_dropped_stream_begins_when_lifted(
+def test_a_dropped_stream_begins_when_its_fault_is_lifted(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """Until then the client does not even get headers."""
@@ -125,7 +129,7 @@ def test_a_dropped_stream_begins_when_lifted(
 # ---- streams that end ----------------------------------------------------------------------------
 
 
-def test_every_open_stream_is_aborted(faults: Faults, wire: Wire) -> None:
+def test_the_abort_fault_ends_every_open_stream_with_its_error(faults: Faults, wire: Wire) -> None:
     """The streams end with the error.
 
     Their messages are available, and new streams are accepted.
@@ -141,7 +145,7 @@ def test_every_open_stream_is_aborted(faults: Faults, wire: Wire) -> None:
     assert wire.stream().data(1) == ["a"]
 
 
-def test_what_an_aborted_stream_held_goes_to_others_after_its_deadline(
+def test_messages_of_an_aborted_stream_stay_leased_until_their_deadline(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """Its client can still acknowledge the messages."""
@@ -156,7 +160,9 @@ def test_what_an_aborted_stream_held_goes_to_others_after_its_deadline(
     assert data_of(wire.pull()) == ["a"]
 
 
-def test_only_streams_are_aborted(faults: Faults, wire: Wire, emulator: Emulator) -> None:
+def test_the_abort_fault_leaves_unary_calls_alone(
+    faults: Faults, wire: Wire, emulator: Emulator
+) -> None:
     """A waiting Pull continues to wait."""
     stream = wire.stream()
     stand(stream)
@@ -169,7 +175,7 @@ def test_only_streams_are_aborted(faults: Faults, wire: Wire, emulator: Emulator
     assert data_of(pull.result().received_messages) == ["a"]
 
 
-def test_a_stream_that_has_asked_for_nothing_yet_is_aborted_too(faults: Faults, wire: Wire) -> None:
+def test_a_stream_without_a_first_request_is_aborted_too(faults: Faults, wire: Wire) -> None:
     """A stream counts as open as soon as the broker knows of it."""
     asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     call = wire.raw("StreamingPull")(iter(asked.get, None), timeout=PATIENCE)
@@ -180,7 +186,7 @@ def test_a_stream_that_has_asked_for_nothing_yet_is_aborted_too(faults: Faults, 
     asked.put(None)
 
 
-def test_a_stream_is_aborted_after_so_many_responses_with_messages(
+def test_the_abort_fault_may_act_after_a_number_of_responses(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """All of these responses arrive. Pongs do not count, and each stream has its own count."""
@@ -203,7 +209,9 @@ def test_a_stream_is_aborted_after_so_many_responses_with_messages(
         assert last.data(1) == [data]
 
 
-def test_every_open_stream_is_closed_well(faults: Faults, wire: Wire, clock: ManualClock) -> None:
+def test_the_close_fault_ends_every_open_stream_with_ok(
+    faults: Faults, wire: Wire, clock: ManualClock
+) -> None:
     """The status is OK, without a request from the client. Leases run to their deadlines."""
     stream = wire.stream(stream_ack_deadline_seconds=600)
     wire.publish("a")
@@ -219,10 +227,10 @@ def test_every_open_stream_is_closed_well(faults: Faults, wire: Wire, clock: Man
 # ---- silence -------------------------------------------------------------------------------------
 
 
-def test_a_silent_stream_sends_no_message_and_no_pong(
+def test_a_silenced_stream_sends_neither_messages_nor_pongs(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
-    """It stays open, processes requests, and continues after the lift."""
+    """The stream stays open, processes requests, and continues after the lift."""
     stream = wire.stream()
     wire.publish("a")
     (a,) = stream.messages(1)
@@ -240,7 +248,9 @@ def test_a_silent_stream_sends_no_message_and_no_pong(
     assert stream.data(1) == ["b"]
 
 
-def test_a_silent_stream_starves_nobody(faults: Faults, wire: Wire, clock: ManualClock) -> None:
+def test_a_silenced_stream_does_not_starve_other_consumers(
+    faults: Faults, wire: Wire, clock: ManualClock
+) -> None:
     """One response on it is lost until its deadline. All other messages go to other consumers."""
     stream = wire.stream(stream_ack_deadline_seconds=10)
     stand(stream)
@@ -253,10 +263,8 @@ def test_a_silent_stream_starves_nobody(faults: Faults, wire: Wire, clock: Manua
     assert "a" in data_of(wire.pull(wait=False))
 
 
-def test_a_client_that_gives_a_silent_stream_up_frees_its_messages(
-    faults: Faults, wire: Wire
-) -> None:
-    """They were not sent, so they go to others at once."""
+def test_cancelling_a_silenced_stream_frees_its_messages(faults: Faults, wire: Wire) -> None:
+    """The messages were not sent, so they go to others at once."""
     stream = wire.stream(stream_ack_deadline_seconds=600)
     stand(stream)
     fault = faults.silence_streams()
@@ -266,8 +274,8 @@ def test_a_client_that_gives_a_silent_stream_up_frees_its_messages(
     assert data_of(wire.pull()) == ["a"]
 
 
-def test_a_new_stream_is_silent_too(faults: Faults, wire: Wire) -> None:
-    """It is accepted, but the client does not even get headers."""
+def test_a_new_stream_is_silenced_too(faults: Faults, wire: Wire) -> None:
+    """The stream is accepted, but the client does not even get headers."""
     fault = faults.silence_streams()
     stream = wire.stream()
     fault.wait_for_hits()
@@ -278,7 +286,7 @@ def test_a_new_stream_is_silent_too(faults: Faults, wire: Wire) -> None:
     stand(stream)
 
 
-def test_a_silent_stream_can_be_aborted(faults: Faults, wire: Wire) -> None:
+def test_a_silenced_stream_can_be_aborted(faults: Faults, wire: Wire) -> None:
     """The error is the only thing that the client receives."""
     stream = wire.stream()
     stand(stream)
@@ -289,7 +297,7 @@ def test_a_silent_stream_can_be_aborted(faults: Faults, wire: Wire) -> None:
     assert stream.end() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_only_streams_are_silent(faults: Faults, wire: Wire) -> None:
+def test_the_silence_fault_leaves_unary_calls_alone(faults: Faults, wire: Wire) -> None:
     """Calls are answered."""
     faults.silence_streams()
     assert wire.call("GetTopic", GET_TOPIC).name == TOPIC

@@ -19,7 +19,7 @@ def here() -> Iterator[Stage]:
         yield here
 
 
-def test_a_transient_failure_of_each_ack_id_is_mended(here: Stage) -> None:
+def test_the_sdk_retries_ack_ids_that_failed_transiently(here: Stage) -> None:
     """The user's future succeeds after another attempt."""
 
     def fail(request: Any) -> RpcError:
@@ -41,7 +41,7 @@ def test_a_transient_failure_of_each_ack_id_is_mended(here: Stage) -> None:
     assert here.backlog == 0
 
 
-def test_a_lost_acknowledgement_is_sent_again(here: Stage) -> None:
+def test_the_sdk_repeats_an_acknowledgement_whose_reply_was_lost(here: Stage) -> None:
     """The message is acknowledged, whatever the second answer says."""
     fault = here.emulator.faults.lose_reply("Acknowledge", times=1)
     collected = Log()
@@ -53,7 +53,7 @@ def test_a_lost_acknowledgement_is_sent_again(here: Stage) -> None:
 
 
 @pytest.mark.parametrize("how", ["abort", "close", "after"])
-def test_a_stream_that_ends_is_opened_again(here: Stage, how: str) -> None:
+def test_the_sdk_reopens_a_stream_that_ended(here: Stage, how: str) -> None:
     """The stream may end with an error, with OK, or while messages are handled."""
     faults = here.emulator.faults
     collected = Log()
@@ -75,7 +75,7 @@ def test_a_stream_that_ends_is_opened_again(here: Stage, how: str) -> None:
     assert future.running()
 
 
-def test_a_terminal_error_ends_the_subscription(here: Stage) -> None:
+def test_a_terminal_stream_error_ends_the_subscription(here: Stage) -> None:
     """The subscription's future has that error."""
     here.emulator.faults.error("StreamingPull", PermissionDenied("not yours"))
     future = here.client.subscribe(SUBSCRIPTION, Log())

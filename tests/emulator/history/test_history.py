@@ -31,7 +31,9 @@ def history(emulator: Emulator, wire: Wire) -> History:
 # ---- events --------------------------------------------------------------------------------------
 
 
-def test_a_publish_is_reported(history: History, emulator: Emulator, clock: ManualClock) -> None:
+def test_the_history_has_an_event_for_each_publish(
+    history: History, emulator: Emulator, clock: ManualClock
+) -> None:
     """The event has its topic, its time on the broker's clock, and the message."""
     clock.advance(5)
     message_id = emulator.publish(TOPIC, "a", ordering_key="k", colour="red")
@@ -41,7 +43,9 @@ def test_a_publish_is_reported(history: History, emulator: Emulator, clock: Manu
     assert (event.message.ordering_key, dict(event.message.attributes)) == ("k", {"colour": "red"})
 
 
-def test_each_outcome_is_reported(history: History, wire: Wire, clock: ManualClock) -> None:
+def test_the_history_has_an_event_for_each_outcome_of_a_delivery(
+    history: History, wire: Wire, clock: ManualClock
+) -> None:
     """The event has the lease and the delivery attempt."""
     wire.publish("a")
     (first,) = wire.pull()
@@ -64,7 +68,7 @@ def test_each_outcome_is_reported(history: History, wire: Wire, clock: ManualClo
     assert {event.resource for event in history.events()[1:]} == {SUBSCRIPTION}
 
 
-def test_a_lease_that_outlives_its_stream_ends_by_expiry(
+def test_a_lease_that_outlives_its_stream_ends_by_expiry_in_the_history(
     history: History, wire: Wire, emulator: Emulator, clock: ManualClock
 ) -> None:
     """The end of the stream returns nothing."""
@@ -80,7 +84,7 @@ def test_a_lease_that_outlives_its_stream_ends_by_expiry(
     assert [event.attempt for event in history.deliveries()] == [1, 2]
 
 
-def test_what_a_closed_stream_gives_back_is_no_nack() -> None:
+def test_messages_returned_by_a_closed_stream_are_not_nacks_in_the_history() -> None:
     """With leases that end with their stream, this is a separate kind of event without attempt."""
     with Emulator(return_leases_on_disconnect=True) as emulator:
         wire = Wire(emulator.endpoint)
@@ -98,7 +102,7 @@ def test_what_a_closed_stream_gives_back_is_no_nack() -> None:
         wire.close()
 
 
-def test_events_are_found_by_kind_and_resource(history: History, wire: Wire) -> None:
+def test_history_events_are_found_by_kind_and_resource(history: History, wire: Wire) -> None:
     """A resource is given by its full name, its ID, or a pattern."""
     second = f"{SUBSCRIPTION}-2"
     wire.call("CreateSubscription", pubsub.Subscription(name=second, topic=TOPIC))
@@ -111,7 +115,7 @@ def test_events_are_found_by_kind_and_resource(history: History, wire: Wire) -> 
     assert len(history.events(resource="o*")) == 2
 
 
-def test_events_do_not_change(history: History, wire: Wire) -> None:
+def test_history_events_are_immutable(history: History, wire: Wire) -> None:
     """Neither later events nor readers change them."""
     wire.publish("a")
     (received,) = wire.pull()
@@ -128,10 +132,10 @@ def test_events_do_not_change(history: History, wire: Wire) -> None:
 # ---- one message ---------------------------------------------------------------------------------
 
 
-def test_a_message_knows_what_happened_to_it(
+def test_a_message_report_has_all_events_of_that_message(
     history: History, emulator: Emulator, wire: Wire, clock: ManualClock
 ) -> None:
-    """It has no events of other messages."""
+    """The report has no events of other messages."""
     wire.publish("other")
     message_id = emulator.publish(TOPIC, b"a")
     other, a = wire.pull()
@@ -149,7 +153,9 @@ def test_a_message_knows_what_happened_to_it(
     assert [event.seconds for event in told.deadline_changes] == [20]
 
 
-def test_an_id_of_several_topics_needs_the_topic(emulator: Emulator, wire: Wire) -> None:
+def test_a_message_id_that_several_topics_have_needs_the_topic(
+    emulator: Emulator, wire: Wire
+) -> None:
     """Each topic counts from 1."""
     wire.create()
     wire.call("CreateTopic", pubsub.Topic(name=DEAD))
@@ -161,14 +167,14 @@ def test_an_id_of_several_topics_needs_the_topic(emulator: Emulator, wire: Wire)
     assert emulator.message(first, TOPIC).message.data == b"a"
 
 
-def test_an_unknown_message_is_an_error(emulator: Emulator) -> None:
+def test_looking_up_an_unknown_message_is_an_error(emulator: Emulator) -> None:
     """The error names the message."""
     with pytest.raises(LookupError, match="no message '7'"):
         emulator.message("7")
 
 
-def test_a_topics_messages_are_there_in_order(emulator: Emulator, wire: Wire) -> None:
-    """This holds without subscriptions and after all acknowledgements."""
+def test_messages_of_a_topic_are_listed_in_publish_order(emulator: Emulator, wire: Wire) -> None:
+    """The list holds without subscriptions and after all acknowledgements."""
     wire.create()
     wire.publish("a", "b")
     wire.acknowledge(*(m.ack_id for m in wire.pull()))
@@ -184,14 +190,14 @@ def records(*sizes: int) -> list[Record]:
     return [Record(seq, "", b"x" * size, 0) for seq, size in enumerate(sizes, start=1)]
 
 
-def test_the_oldest_events_make_room() -> None:
+def test_a_full_history_drops_its_oldest_events() -> None:
     """The history keeps a maximum number of events."""
     history = History(ManualClock(), limit=3)
     history.published(TOPIC, records(1, 1, 1, 1, 1))
     assert [event.message_id for event in history.events()] == ["3", "4", "5"]
 
 
-def test_large_messages_make_room_sooner() -> None:
+def test_the_history_has_a_limit_of_bytes() -> None:
     """The memory of events is limited as well."""
     history = History(ManualClock(), max_bytes=100)
     history.published(TOPIC, records(60, 30, 60))
@@ -202,7 +208,7 @@ def test_large_messages_make_room_sooner() -> None:
     assert len(history.events()) == 1
 
 
-def test_a_cleared_history_begins_again(history: History, wire: Wire) -> None:
+def test_a_cleared_history_has_only_later_events(history: History, wire: Wire) -> None:
     """A test does this between two of its parts."""
     wire.publish("a")
     history.clear()
@@ -211,7 +217,7 @@ def test_a_cleared_history_begins_again(history: History, wire: Wire) -> None:
     assert [event.data for event in history.publishes()] == [b"b"]
 
 
-def test_no_history_is_kept_where_none_is_wanted() -> None:
+def test_a_history_limit_of_zero_keeps_no_events() -> None:
     """Waiting for events still works."""
     with Emulator(history=0) as emulator:
         wire = Wire(emulator.endpoint)
@@ -223,7 +229,7 @@ def test_no_history_is_kept_where_none_is_wanted() -> None:
         wire.close()
 
 
-def test_a_negative_limit_makes_no_sense() -> None:
+def test_a_negative_history_limit_is_refused() -> None:
     """The error names the argument."""
     with pytest.raises(ValueError, match="limit must be 0 or more: -1"):
         History(limit=-1)
@@ -248,7 +254,7 @@ class acknowledging:  # noqa: N801 - it reads as a function
         self._thread.join()
 
 
-def test_one_can_wait_until_all_is_acknowledged(
+def test_wait_until_acked_returns_when_all_messages_are_acknowledged(
     history: History, emulator: Emulator, wire: Wire
 ) -> None:
     """The wait returns at once without messages, and otherwise with the last acknowledgement."""
@@ -259,7 +265,9 @@ def test_one_can_wait_until_all_is_acknowledged(
         assert len(history.acks()) == 1
 
 
-def test_a_wait_that_fails_tells_how_much_is_left(emulator: Emulator, wire: Wire) -> None:
+def test_wait_until_acked_times_out_with_the_number_of_unacked_messages(
+    emulator: Emulator, wire: Wire
+) -> None:
     """The timeout is in seconds of real time, independent of the broker's clock."""
     wire.create()
     wire.publish("a", "b")
@@ -267,7 +275,7 @@ def test_a_wait_that_fails_tells_how_much_is_left(emulator: Emulator, wire: Wire
         emulator.wait_until_acked(SUBSCRIPTION, 0.01)
 
 
-def test_nobody_waits_for_a_subscription_that_is_deleted(
+def test_wait_until_acked_fails_when_the_subscription_is_deleted(
     history: History, emulator: Emulator, wire: Wire
 ) -> None:
     """The error is the same as for every call that names the subscription."""
@@ -279,7 +287,7 @@ def test_nobody_waits_for_a_subscription_that_is_deleted(
     deleting.join()
 
 
-def test_one_can_wait_for_any_event(history: History, wire: Wire) -> None:
+def test_history_wait_until_is_evaluated_after_each_event(history: History, wire: Wire) -> None:
     """The condition is evaluated after each event."""
     publishing = threading.Timer(0.05, wire.publish, ["a", "b"])
     publishing.start()
@@ -289,7 +297,7 @@ def test_one_can_wait_for_any_event(history: History, wire: Wire) -> None:
         history.wait_until(lambda: len(history.publishes()) == 3, 0.01)
 
 
-def test_one_can_wait_for_what_no_event_tells_of(history: History) -> None:
+def test_history_wait_until_may_use_a_condition_without_events(history: History) -> None:
     """An example is a future of the test. The condition is also evaluated periodically."""
     answers = iter([False, False, False, True])
     history.wait_until(lambda: next(answers), PATIENCE)
@@ -311,7 +319,7 @@ class Told(Observer):
         self._note(f"{topic} {up_to}")
 
 
-def test_every_observer_is_called_in_order() -> None:
+def test_the_observer_fanout_calls_every_observer_in_order() -> None:
     """Each receives the events it implements. A history keeps its own kinds."""
     log: list[tuple[str, str]] = []
     history = History(ManualClock())

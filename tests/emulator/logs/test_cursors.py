@@ -42,8 +42,8 @@ def get(broker: Broker) -> feeds.Cursor:
     return found
 
 
-def test_a_cursor_is_what_was_put_last(broker: Broker) -> None:
-    """This also holds after a move back. The cursor has the epoch and the time of the put."""
+def test_get_cursor_returns_the_last_position_put(broker: Broker) -> None:
+    """A position may move back. The cursor has the epoch and the time of the put."""
     put(broker, 4)
     made = put(broker, 2)
     assert get(broker) == made
@@ -51,7 +51,7 @@ def test_a_cursor_is_what_was_put_last(broker: Broker) -> None:
     assert made.update_time.seconds == int(broker.clock.now())
 
 
-def test_a_cursor_of_another_life_is_refused(broker: Broker) -> None:
+def test_a_cursor_of_a_topic_that_was_created_again_is_refused(broker: Broker) -> None:
     """The position is from before the topic was created again, so it has no meaning now."""
     old = put(broker, 3).epoch
     broker.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=TOPIC))
@@ -65,7 +65,7 @@ def test_a_cursor_of_another_life_is_refused(broker: Broker) -> None:
     assert put(broker, 1).epoch != old
 
 
-def test_a_cursor_belongs_to_one_topic(broker: Broker) -> None:
+def test_a_cursor_of_another_topic_is_refused(broker: Broker) -> None:
     """Two readers that use the same name by mistake do not get each other's positions."""
     put(broker, 3)
     with pytest.raises(FailedPrecondition, match="belongs to") as refused:
@@ -75,7 +75,7 @@ def test_a_cursor_belongs_to_one_topic(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize(("seq", "problem"), [(-1, "too small"), (6, "too large")])
-def test_a_number_that_the_topic_has_not_given_is_refused(
+def test_a_cursor_at_a_sequence_number_outside_the_topic_is_refused(
     broker: Broker, seq: int, problem: str
 ) -> None:
     """The error has the value and the limit. The cursor does not change."""
@@ -85,13 +85,13 @@ def test_a_number_that_the_topic_has_not_given_is_refused(
     assert get(broker).seq == 3
 
 
-def test_a_cursor_needs_its_topic(broker: Broker) -> None:
+def test_a_cursor_of_a_missing_topic_is_refused(broker: Broker) -> None:
     """A put does not create the topic."""
     with pytest.raises(NotFound):
         put(broker, 0, topic="projects/p/topics/missing")
 
 
-def test_a_deleted_cursor_is_gone(broker: Broker) -> None:
+def test_a_deleted_cursor_is_not_found(broker: Broker) -> None:
     """A second delete is an error, as for other resources of Pub/Sub."""
     put(broker, 3)
     broker.call("DeleteCursor", feeds.DeleteCursorRequest(name=CURSOR))
@@ -103,7 +103,7 @@ def test_a_deleted_cursor_is_gone(broker: Broker) -> None:
             broker.call(method, request)
 
 
-def test_cursors_are_listed_page_by_page(broker: Broker) -> None:
+def test_cursors_of_a_project_are_listed_in_pages(broker: Broker) -> None:
     """The list has the cursors of a project, ordered by name."""
     for name in ("bbb", "aaa", "ccc"):
         cursor = feeds.Cursor(name=f"projects/p/cursors/{name}", topic=TOPIC, seq=1)
@@ -117,8 +117,8 @@ def test_cursors_are_listed_page_by_page(broker: Broker) -> None:
     assert (listed, rest.next_page_token) == (["aaa", "bbb", "ccc"], "")
 
 
-def test_cursors_survive_a_restart(broker: Broker, tmp_path: Path) -> None:
-    """They keep their epochs. Cursors of a deleted topic do not survive."""
+def test_cursors_are_kept_across_a_restart(broker: Broker, tmp_path: Path) -> None:
+    """The cursors keep their epochs. Cursors of a deleted topic do not survive."""
     kept = put(broker, 3)
     gone = feeds.Cursor(name="projects/p/cursors/gone", topic=OTHER, seq=1)
     broker.call("PutCursor", feeds.PutCursorRequest(cursor=gone))

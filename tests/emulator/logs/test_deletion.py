@@ -32,7 +32,7 @@ def request(before: int = 0, tag: str = "") -> feeds.DeleteMessagesRequest:
 @pytest.mark.parametrize(
     ("before", "tag", "deleted"), [(0, "b", 50), (0, "c", 0), (61, "", 60), (200, "", 100)]
 )
-def test_a_step_looks_at_few_records_and_deletes_few(
+def test_a_step_of_a_delete_examines_and_deletes_few_records(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, before: int, tag: str, deleted: int
 ) -> None:
     parsed = 0
@@ -57,8 +57,10 @@ def test_a_step_looks_at_few_records_and_deletes_few(
     assert driver.feed().count == 100 - deleted
 
 
-def test_a_step_copies_few_bytes(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It examines only one of the large records."""
+def test_a_step_of_a_delete_copies_few_bytes(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step examines only one of the large records."""
     monkeypatch.setattr(deletion, "MAX_EXAMINED_BYTES", 100)
     driver.append(*["x" * 1000] * 3, tag="b")
     work = driver.feeds.deletion(request(tag="b"))
@@ -69,7 +71,7 @@ def test_a_step_copies_few_bytes(driver: Driver, monkeypatch: pytest.MonkeyPatch
     assert work.finish() == 53
 
 
-def test_what_is_appended_meanwhile_stays(driver: Driver) -> None:
+def test_records_appended_during_a_delete_stay(driver: Driver) -> None:
     work = driver.feeds.deletion(request(tag="b"))
     assert work.work()
     driver.append("new", tag="b")
@@ -79,7 +81,7 @@ def test_what_is_appended_meanwhile_stays(driver: Driver) -> None:
     assert seqs(driver.read(after=99).messages) == [101]
 
 
-def test_what_is_trimmed_meanwhile_is_not_counted(driver: Driver) -> None:
+def test_records_trimmed_during_a_delete_are_not_counted_as_deleted(driver: Driver) -> None:
     work = driver.feeds.deletion(request(tag="b"))
     while work.work():
         pass
@@ -89,7 +91,7 @@ def test_what_is_trimmed_meanwhile_is_not_counted(driver: Driver) -> None:
     assert work.finish() == deleted + 1
 
 
-def test_a_topic_that_is_deleted_meanwhile_ends_it(driver: Driver) -> None:
+def test_deleting_the_topic_ends_a_running_delete_of_records(driver: Driver) -> None:
     work = driver.feeds.deletion(request(tag="b"))
     assert work.work()
     driver.delete_topic()

@@ -17,8 +17,8 @@ def driver() -> Driver:
     return Driver()
 
 
-def test_what_was_too_old_before_it_was_deleted_is_reported(driver: Driver) -> None:
-    """It is reported even if the expiry timer has not run yet."""
+def test_records_that_expired_before_a_delete_are_reported_as_a_gap(driver: Driver) -> None:
+    """The gap is reported even if the expiry timer has not run yet."""
     driver.put(ttl_ms=1000)
     driver.append("a", "b")
     driver.clock.advance(1.5)
@@ -29,8 +29,8 @@ def test_what_was_too_old_before_it_was_deleted_is_reported(driver: Driver) -> N
     assert (gap.from_seq, gap.to_seq, gap.reason) == (1, 3, feeds.TTL)
 
 
-def test_nothing_is_kept_of_a_feed_that_is_gone(driver: Driver) -> None:
-    """This includes its timers, which may be due in a year."""
+def test_a_deleted_feed_leaves_nothing_in_memory(driver: Driver) -> None:
+    """The deletion includes the feed's timers, which may be due in a year."""
     driver.put(ttl_ms=1000)
     driver.append("a", key="k")
     feed, keys = weakref.ref(driver.feed()), weakref.ref(driver.feed().keys)
@@ -39,7 +39,7 @@ def test_nothing_is_kept_of_a_feed_that_is_gone(driver: Driver) -> None:
     assert (feed(), keys()) == (None, None)
 
 
-def test_lost_ranges_are_found_by_their_numbers() -> None:
+def test_lost_ranges_are_found_by_sequence_number() -> None:
     trimmed = [LostRange(5, 6, feeds.SOURCE_TRIM), LostRange(9, 9, feeds.SOURCE_TRIM)]
     lost = LostRanges(trimmed)
     at = [

@@ -44,14 +44,14 @@ def pulled(driver: Driver) -> list[int]:
     return seqs([delivery.record.message() for _, delivery in taken])
 
 
-def test_what_is_published_is_in_the_feed_under_its_message_id(driver: Driver) -> None:
+def test_a_published_message_is_in_the_feed_under_its_message_id(driver: Driver) -> None:
     driver.put()
     assert publish(driver, "a", "b") == ["1", "2"]
     assert driver.append("c") == [3]
     assert seqs(driver.read().messages) == [1, 2, 3]
 
 
-def test_what_was_published_before_there_was_a_feed_is_reported_as_too_old(driver: Driver) -> None:
+def test_messages_published_before_the_feed_existed_are_reported_as_too_old(driver: Driver) -> None:
     publish(driver, "a", "b")
     response = driver.read()
     assert (response.gap.from_seq, response.gap.to_seq) == (1, 2)
@@ -61,7 +61,7 @@ def test_what_was_published_before_there_was_a_feed_is_reported_as_too_old(drive
     assert (response.HasField("gap"), seqs(response.messages)) == (False, [3])
 
 
-def test_what_nobody_reads_as_a_feed_is_none(driver: Driver) -> None:
+def test_a_topic_without_feed_readers_is_no_feed(driver: Driver) -> None:
     publish(driver, "a")
     with pytest.raises(NotFound, match="not a feed"):
         driver.state()
@@ -69,7 +69,7 @@ def test_what_nobody_reads_as_a_feed_is_none(driver: Driver) -> None:
     assert driver.engine.kept_bytes == 0
 
 
-def test_a_subscription_is_never_trimmed_by_a_cap(driver: Driver) -> None:
+def test_the_record_cap_of_a_feed_does_not_trim_its_subscriptions(driver: Driver) -> None:
     subscribe(driver)
     driver.put(cap_records=1, ttl_ms=1000)
     publish(driver, *"abcde")
@@ -78,7 +78,7 @@ def test_a_subscription_is_never_trimmed_by_a_cap(driver: Driver) -> None:
     assert pulled(driver) == [1, 2, 3, 4, 5]
 
 
-def test_a_subscription_keeps_nothing_in_a_feeds_window(driver: Driver) -> None:
+def test_messages_kept_by_a_subscription_do_not_enlarge_the_feed_window(driver: Driver) -> None:
     subscribe(driver)
     driver.put(cap_records=2)
     publish(driver, *"abc")
@@ -89,7 +89,7 @@ def test_a_subscription_keeps_nothing_in_a_feeds_window(driver: Driver) -> None:
     assert driver.engine.kept_bytes == driver.state().bytes
 
 
-def test_a_full_topic_refuses_a_publish_before_anything_has_a_number(driver: Driver) -> None:
+def test_a_full_topic_refuses_a_publish_before_it_assigns_ids(driver: Driver) -> None:
     subscribe(driver)
     driver.put(cap_records=2, discard=feeds.REJECT)
     publish(driver, "a")
@@ -100,7 +100,7 @@ def test_a_full_topic_refuses_a_publish_before_anything_has_a_number(driver: Dri
     assert publish(driver, "b") == ["2"]
 
 
-def test_a_dead_letter_is_never_refused(driver: Driver) -> None:
+def test_a_full_dead_letter_topic_does_not_refuse_dead_letters(driver: Driver) -> None:
     """Otherwise it would be lost or redelivered for ever."""
     dead = f"{PROJECT}/topics/dead"
     driver.put(dead, cap_records=1, discard=feeds.REJECT)
@@ -116,7 +116,7 @@ def test_a_dead_letter_is_never_refused(driver: Driver) -> None:
     assert (pulled(driver), driver.state(dead).count) == ([], 2)
 
 
-def test_the_topics_own_retention_keeps_nothing_in_the_window(driver: Driver) -> None:
+def test_the_retention_of_a_topic_keeps_no_records_in_the_feed_window(driver: Driver) -> None:
     driver.engine.update_topic(
         pubsub.UpdateTopicRequest(
             topic=pubsub.Topic(name=TOPIC, message_retention_duration=Duration(seconds=600)),
@@ -130,7 +130,7 @@ def test_the_topics_own_retention_keeps_nothing_in_the_window(driver: Driver) ->
     assert driver.engine.kept_bytes == driver.state().bytes > 0
 
 
-def test_messages_beyond_the_limits_of_a_publish_are_refused_by_an_append(driver: Driver) -> None:
+def test_an_append_refuses_messages_beyond_the_publish_limits(driver: Driver) -> None:
     driver.put()
     for messages in (
         [pubsub.PubsubMessage()],
@@ -142,7 +142,7 @@ def test_messages_beyond_the_limits_of_a_publish_are_refused_by_an_append(driver
     assert driver.state().head_seq == 0
 
 
-def test_the_ceiling_of_bytes_holds_for_both(driver: Driver) -> None:
+def test_the_byte_limit_of_the_broker_holds_for_publish_and_append(driver: Driver) -> None:
     small = Driver(max_bytes=1000)
     small.put()
     small.append("x" * 800)
@@ -157,7 +157,7 @@ def test_the_ceiling_of_bytes_holds_for_both(driver: Driver) -> None:
         small.engine.get_topic(f"{PROJECT}/topics/other")
 
 
-def test_a_deleted_topic_gives_back_what_only_its_feed_kept(driver: Driver) -> None:
+def test_deleting_a_topic_frees_records_that_only_its_feed_kept(driver: Driver) -> None:
     subscribe(driver)
     driver.put()
     publish(driver, "a", "b")
@@ -170,7 +170,7 @@ def test_a_deleted_topic_gives_back_what_only_its_feed_kept(driver: Driver) -> N
     assert driver.engine.kept_bytes == 0
 
 
-def test_a_waiting_read_hears_of_a_publish(driver: Driver) -> None:
+def test_a_publish_wakes_a_waiting_feed_read(driver: Driver) -> None:
     driver.put()
     wakes: list[str] = []
     driver.feeds.wait_for(TOPIC, lambda: wakes.append("woken"))

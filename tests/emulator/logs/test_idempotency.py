@@ -10,7 +10,7 @@ from pullstream_protocol.errors import ResourceExhausted
 from tests.emulator.logs.driver import Driver
 
 
-def test_a_key_is_known_for_its_window() -> None:
+def test_an_idempotency_key_is_known_for_its_window() -> None:
     keys = IdempotencyKeys(window=120)
     keys.remember("a", Appended(1, 3), now=10)
     assert keys.find("a", now=129.9) == (1, 3)
@@ -19,14 +19,14 @@ def test_a_key_is_known_for_its_window() -> None:
     assert len(keys) == 0
 
 
-def test_a_shorter_window_holds_for_older_keys_too() -> None:
+def test_a_shorter_idempotency_window_applies_to_older_keys() -> None:
     keys = IdempotencyKeys(window=120)
     keys.remember("a", Appended(1, 1), now=0)
     keys.window = 10
     assert keys.find("a", now=50) is None
 
 
-def test_keys_of_a_silent_feed_are_forgotten_too() -> None:
+def test_idempotency_keys_of_an_idle_feed_expire() -> None:
     driver = Driver()
     driver.append("x", key="a")
     driver.advance(60)
@@ -39,7 +39,9 @@ def test_keys_of_a_silent_feed_are_forgotten_too() -> None:
     assert driver.engine.next_due() is None
 
 
-def test_more_keys_than_can_be_remembered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_append_with_one_idempotency_key_too_many_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The broker never forgets a key early, because the client would not notice."""
     monkeypatch.setattr(idempotency, "MAX_KEYS", 2)
     driver = Driver()

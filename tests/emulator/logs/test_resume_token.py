@@ -20,7 +20,9 @@ PLACES = st.dictionaries(
 
 
 @given(PLACES)
-def test_positions_come_back_as_they_were(positions: dict[str, tuple[int, int]]) -> None:
+def test_resume_token_positions_survive_encoding_and_decoding(
+    positions: dict[str, tuple[int, int]],
+) -> None:
     entries = (resume_token.entry(name, *position) for name, position in positions.items())
     token = resume_token.encode(entries)
     assert resume_token.decode(token) == positions
@@ -30,14 +32,14 @@ def test_positions_come_back_as_they_were(positions: dict[str, tuple[int, int]])
     assert " " not in token
 
 
-def test_a_token_is_json_in_base64() -> None:
+def test_a_resume_token_is_json_in_base64() -> None:
     """The encoder encodes its parts separately."""
     entries = [resume_token.entry(name, 7, 1) for name in ("a", "ab", "abc", "ä")]
     text = base64.urlsafe_b64decode(resume_token.encode(entries))
     assert json.loads(text) == {"a": [7, 1], "ab": [7, 1], "abc": [7, 1], "ä": [7, 1]}
 
 
-def test_no_token_stands_for_no_position() -> None:
+def test_an_empty_resume_token_decodes_to_no_positions() -> None:
     assert resume_token.decode("") == {}
 
 
@@ -46,13 +48,13 @@ def test_no_token_stands_for_no_position() -> None:
              '{"a":[1.5,2]}', "[" * 100_000, '{"a":"b"}', '{"a":[9223372036854775808,1]}',
              '{"a":[1,18446744073709551616]}']
 )  # fmt: skip
-def test_what_no_frame_has_brought_is_refused(text: str) -> None:
+def test_a_malformed_resume_token_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgument, match="resume_token"):
         resume_token.decode(base64.urlsafe_b64encode(text.encode()).decode())
 
 
 @given(st.text(min_size=1, max_size=30))
-def test_any_text_is_refused_or_stands_for_positions(text: str) -> None:
+def test_any_resume_token_text_is_decoded_or_refused(text: str) -> None:
     try:
         positions = resume_token.decode(text)
     except InvalidArgument:
@@ -60,6 +62,6 @@ def test_any_text_is_refused_or_stands_for_positions(text: str) -> None:
     assert isinstance(positions, dict)
 
 
-def test_a_token_too_long_for_any_watch_is_refused_unread() -> None:
+def test_a_too_long_resume_token_is_refused_without_decoding() -> None:
     with pytest.raises(InvalidArgument):
         resume_token.decode("A" * (resume_token.MAX_BYTES + 1))

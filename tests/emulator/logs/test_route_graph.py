@@ -33,12 +33,12 @@ def chain(*topics: str) -> list[Edge]:
     return [Edge(f"{a}-{b}", a, b) for a, b in itertools.pairwise(topics)]
 
 
-def test_a_topic_and_itself_are_no_ends() -> None:
+def test_a_router_from_a_topic_to_itself_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="must differ"):
         graph_of().check("a", "a", allow_cycle=True)
 
 
-def test_a_second_router_into_a_topic_is_refused() -> None:
+def test_a_second_router_into_a_destination_is_refused() -> None:
     """A router that replaces the first one is accepted."""
     graph = graph_of(Edge("first", "a", "c"))
     with pytest.raises(FailedPrecondition, match="router first, from a") as refused:
@@ -47,7 +47,7 @@ def test_a_second_router_into_a_topic_is_refused() -> None:
     graph.check("b", "c", allow_cycle=True, without="first")
 
 
-def test_a_cycle_is_refused_with_the_way_around() -> None:
+def test_a_router_cycle_is_refused_with_its_path() -> None:
     """The path leads from the destination over all topics in between back to it."""
     graph = graph_of(*chain("a", "b", "c", "d"), Edge("side", "b", "x"))
     with pytest.raises(FailedPrecondition, match="a -> b -> c -> d -> a") as refused:
@@ -58,20 +58,20 @@ def test_a_cycle_is_refused_with_the_way_around() -> None:
     graph.check("x", "y", allow_cycle=False)
 
 
-def test_a_router_that_is_replaced_closes_no_cycle() -> None:
+def test_the_old_route_of_a_replaced_router_does_not_close_a_cycle() -> None:
     """Its old route does not count."""
     graph = graph_of(*chain("a", "b", "c"))
     graph.check("c", "a", allow_cycle=False, without="a-b")
 
 
-def test_a_cycle_elsewhere_upstream_is_no_obstacle() -> None:
+def test_a_router_behind_an_existing_cycle_is_accepted() -> None:
     """The search does not follow that cycle for ever."""
     graph = graph_of(*chain("a", "b", "a"), Edge("out", "b", "c"))
     graph.check("c", "d", allow_cycle=False)
 
 
-def test_exactly_the_routers_of_a_cycle_know_of_it() -> None:
-    """They know of it until one of them is removed."""
+def test_exactly_the_routers_on_a_cycle_are_marked_as_such() -> None:
+    """The mark stays until one of them is removed."""
     edges = [*chain("a", "b", "c", "a"), Edge("out", "b", "x"), Edge("on", "x", "y")]
     graph = graph_of(*edges)
     assert [edge.is_on_cycle for edge in edges] == [True, True, True, False, False]
@@ -81,7 +81,7 @@ def test_exactly_the_routers_of_a_cycle_know_of_it() -> None:
     assert not any(edge.is_on_cycle for edge in edges)
 
 
-def test_routers_are_found_by_their_topics() -> None:
+def test_the_route_graph_finds_routers_by_source_and_destination() -> None:
     """The search is by source, by destination, or by either."""
     first, second, third = (
         chain("a", "b", "c")[0],
@@ -101,7 +101,9 @@ TOPICS = st.sampled_from("abcdef")
 
 
 @given(st.lists(st.tuples(TOPICS, TOPICS, st.booleans()), max_size=20))
-def test_without_permission_there_is_never_a_cycle(puts: list[tuple[str, str, bool]]) -> None:
+def test_router_changes_without_allow_cycle_never_create_a_cycle(
+    puts: list[tuple[str, str, bool]],
+) -> None:
     """Random changes never create a cycle, and `is_on_cycle` agrees with a search."""
     graph: RouteGraph[Edge] = RouteGraph()
     edges: list[Edge] = []

@@ -70,7 +70,7 @@ def data_in(broker: Broker, dest: str) -> list[str]:
 # ---- turns ---------------------------------------------------------------------------------------
 
 
-def test_one_turn_copies_so_much_and_then_others_have_theirs(broker: Broker) -> None:
+def test_a_router_copies_a_limited_number_of_messages_per_turn(broker: Broker) -> None:
     """The router asks its owner for another turn. Routers that wait for their turn lose nothing."""
     dests = [f"dest-{number}" for number in range(MESSAGES_PER_TURN // 1000 + 2)]
     requests: list[None] = []
@@ -94,7 +94,7 @@ def test_one_turn_copies_so_much_and_then_others_have_theirs(broker: Broker) -> 
     assert last == [["999", "one more"]] * len(dests)
 
 
-def test_a_large_append_is_copied_by_one_router_a_turn(broker: Broker) -> None:
+def test_a_large_append_is_copied_by_one_router_per_turn(broker: Broker) -> None:
     """Its messages count towards the turn, although they are not read again."""
     for dest in ("one", "two"):
         route(broker, "source", dest)
@@ -104,7 +104,7 @@ def test_a_large_append_is_copied_by_one_router_a_turn(broker: Broker) -> None:
     assert state(broker, "source", "two").forwarded == 10_000
 
 
-def test_a_long_chain_takes_one_append(broker: Broker) -> None:
+def test_one_append_passes_a_long_chain_of_routers(broker: Broker) -> None:
     """Copies are not nested, so the length of the chain does not matter."""
     names = ["source", *(f"link-{number}" for number in range(300))]
     for source, dest in itertools.pairwise(names):
@@ -114,7 +114,7 @@ def test_a_long_chain_takes_one_append(broker: Broker) -> None:
     assert data_in(broker, names[-1]) == ["all the way"]
 
 
-def test_a_full_destination_is_tried_again_by_time(broker: Broker) -> None:
+def test_a_router_retries_a_full_destination_by_a_timer(broker: Broker) -> None:
     """The router needs a timer, because acknowledgements may make room without a signal."""
     config = feeds.FeedConfig(cap_records=1, discard=feeds.REJECT)
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest"), config=config))
@@ -130,7 +130,7 @@ def test_a_full_destination_is_tried_again_by_time(broker: Broker) -> None:
     assert again == pytest.approx(due + RETRY)
 
 
-def test_what_a_full_destination_does_not_take_is_not_copied_for_nothing(
+def test_a_router_does_not_copy_messages_that_a_full_destination_refuses(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise each waiting router would copy it ten times a second."""
@@ -158,7 +158,7 @@ def test_what_a_full_destination_does_not_take_is_not_copied_for_nothing(
 # ---- losses --------------------------------------------------------------------------------------
 
 
-def test_a_gap_behind_what_was_deleted_on_purpose_is_passed_on(broker: Broker) -> None:
+def test_a_router_passes_a_gap_after_deleted_records_on(broker: Broker) -> None:
     """The records after it are also forwarded."""
     caps = feeds.FeedConfig(cap_records=2, discard=feeds.REJECT)
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest"), config=caps))
@@ -180,7 +180,7 @@ def test_a_gap_behind_what_was_deleted_on_purpose_is_passed_on(broker: Broker) -
 # ---- creation and deletion of topics -------------------------------------------------------------
 
 
-def test_a_router_goes_with_a_destination_that_was_no_feed_yet(broker: Broker) -> None:
+def test_a_router_is_deleted_with_its_destination_topic(broker: Broker) -> None:
     broker.call("CreateTopic", pubsub.Topic(name=topic("dest")))
     route(broker, "source", "dest")
     broker.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=topic("dest")))
@@ -190,8 +190,8 @@ def test_a_router_goes_with_a_destination_that_was_no_feed_yet(broker: Broker) -
     assert topic("dest") not in broker.engine.registry.topics
 
 
-def test_a_refused_append_to_a_destination_leaves_its_router() -> None:
-    """It creates no topic, and so deletes none."""
+def test_a_refused_append_to_the_destination_does_not_delete_its_router() -> None:
+    """The append creates no topic, and so deletes none."""
     broker = Broker(ManualClock(), max_bytes=1000)
     broker.call("PutFeed", feeds.PutFeedRequest(topic=SOURCE))
     route(broker, "source", "dest")
@@ -204,8 +204,8 @@ def test_a_refused_append_to_a_destination_leaves_its_router() -> None:
 # ---- copies --------------------------------------------------------------------------------------
 
 
-def test_equal_copies_are_the_same_bytes(broker: Broker) -> None:
-    """This holds if destinations have no other publishers and assign the same numbers."""
+def test_equal_copies_of_several_routers_share_their_bytes(broker: Broker) -> None:
+    """The copies are equal if destinations have no other publishers and assign the same numbers."""
     for dest in ("one", "two", "three"):
         route(broker, "source", dest)
     append(broker, "first", to=topic("three"))
@@ -219,7 +219,7 @@ def _last(broker: Broker, dest: str) -> list[bytes]:
     return [list(broker.feeds.feed(topic(dest)).records())[-1].encoded]
 
 
-def test_a_copy_has_everything_of_its_original_but_number_and_time(broker: Broker) -> None:
+def test_a_routed_copy_differs_from_its_original_only_in_number_and_time(broker: Broker) -> None:
     """The copy has the same data, attributes and ordering key."""
     route(broker, "source", "dest")
     append(broker, "elsewhere", to=topic("dest"))
@@ -232,8 +232,8 @@ def test_a_copy_has_everything_of_its_original_but_number_and_time(broker: Broke
     assert (copy.data, dict(copy.attributes), copy.ordering_key) == (b"\x00", {"a": "b"}, "key")
 
 
-def test_subscriptions_of_a_destination_get_copies(broker: Broker) -> None:
-    """They receive the copies that match their own filters."""
+def test_subscriptions_of_a_destination_receive_routed_copies(broker: Broker) -> None:
+    """Subscriptions receive the copies that match their own filters."""
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest")))
     for name, pattern in {"one": 'attributes.k = "v"', "two": "attributes:k", "all": ""}.items():
         subscription = pubsub.Subscription(
@@ -253,7 +253,7 @@ def taken(broker: Broker, subscription: str) -> list[bytes]:
     return [d.record.message().data for _, d in broker.engine.take(joined, consumer)]
 
 
-def test_hops_are_counted_on_a_cycle_only(broker: Broker) -> None:
+def test_hops_are_counted_only_on_a_router_cycle(broker: Broker) -> None:
     """Copies outside the cycle have no count. Publishers cannot end a cycle with a forged count."""
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("back")))
     route(broker, "source", "back")
@@ -268,7 +268,7 @@ def test_hops_are_counted_on_a_cycle_only(broker: Broker) -> None:
 # ---- settings ------------------------------------------------------------------------------------
 
 
-def test_a_destination_with_a_schema_is_refused(broker: Broker) -> None:
+def test_a_destination_with_a_schema_is_refused_for_a_router(broker: Broker) -> None:
     """A router waits for a destination that gets a schema later."""
     avro = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
     made = broker.call(
@@ -302,8 +302,8 @@ def test_a_destination_with_a_schema_is_refused(broker: Broker) -> None:
     assert data_in(broker, "dest") == ["1", "not a record"]
 
 
-def test_other_ends_make_another_router(broker: Broker) -> None:
-    """It begins at the head of its source. The old source and destination are free."""
+def test_changing_the_source_or_destination_makes_a_new_router(broker: Broker) -> None:
+    """The new router begins at the head of its source. The old source and destination are free."""
     route(broker, "source", "first", name=f"{PROJECT}/routers/moves")
     append(broker, "1")
     moved = route(broker, "source", "second", name=f"{PROJECT}/routers/moves")
@@ -313,7 +313,7 @@ def test_other_ends_make_another_router(broker: Broker) -> None:
     route(broker, "source", "first")
 
 
-def test_a_refused_change_changes_nothing(broker: Broker) -> None:
+def test_a_refused_router_change_changes_nothing(broker: Broker) -> None:
     """A router that would close a cycle after the change keeps its old settings."""
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("middle")))
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("other")))
@@ -328,7 +328,7 @@ def test_a_refused_change_changes_nothing(broker: Broker) -> None:
     assert found == before
 
 
-def test_leave_for_a_cycle_cannot_be_taken_back_while_there_is_one(broker: Broker) -> None:
+def test_allow_cycle_cannot_be_withdrawn_while_the_cycle_exists(broker: Broker) -> None:
     """Setting the present values again is allowed."""
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("back")))
     route(broker, "source", "back")
@@ -338,7 +338,9 @@ def test_leave_for_a_cycle_cannot_be_taken_back_while_there_is_one(broker: Broke
         route(broker, "back", "source")
 
 
-def test_there_is_a_limit_of_routers(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_routers_of_a_project_is_limited(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The limit is per project. Existing routers can still be changed."""
     monkeypatch.setattr(routers, "MAX_ROUTERS", 2)
     route(broker, "source", "one")

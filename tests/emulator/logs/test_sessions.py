@@ -21,7 +21,7 @@ def driver() -> Driver:
     return driver
 
 
-def test_one_that_is_never_attached_is_over_after_its_time(driver: Driver) -> None:
+def test_a_watch_session_that_is_never_attached_expires(driver: Driver) -> None:
     watch = driver.watch()
     driver.advance(299.9)
     assert driver.feeds.find(watch.id) is watch
@@ -30,7 +30,7 @@ def test_one_that_is_never_attached_is_over_after_its_time(driver: Driver) -> No
         driver.feeds.find(watch.id)
 
 
-def test_the_time_counts_from_the_end_of_the_stream(driver: Driver) -> None:
+def test_the_lifetime_of_a_watch_session_counts_from_the_end_of_its_stream(driver: Driver) -> None:
     reader = Reader(driver.watch())
     driver.advance(10)
     reader.take()
@@ -42,10 +42,10 @@ def test_the_time_counts_from_the_end_of_the_stream(driver: Driver) -> None:
     assert driver.feeds.find(reader.watch.id) is reader.watch
 
 
-def test_those_that_are_over_are_swept_out_every_30_s(
+def test_expired_watch_sessions_are_removed_every_30_seconds(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This makes room for others."""
+    """The removal makes room for others."""
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
     for _ in range(3):
         driver.watch()
@@ -56,7 +56,7 @@ def test_those_that_are_over_are_swept_out_every_30_s(
         driver.watch()
 
 
-def test_nothing_is_due_where_there_is_no_session(driver: Driver) -> None:
+def test_without_watch_sessions_no_timer_is_due(driver: Driver) -> None:
     assert driver.engine.next_due() is None
     driver.watch()
     driver.advance(1000)
@@ -64,7 +64,7 @@ def test_nothing_is_due_where_there_is_no_session(driver: Driver) -> None:
     assert driver.engine.next_due() is None
 
 
-def test_a_reset_ends_streams_and_forgets_sessions(driver: Driver) -> None:
+def test_a_reset_ends_watch_streams_and_removes_their_sessions(driver: Driver) -> None:
     reader = Reader(driver.watch())
     reader.take()
     driver.feeds.reset()
@@ -76,7 +76,7 @@ def test_a_reset_ends_streams_and_forgets_sessions(driver: Driver) -> None:
         driver.feeds.find(reader.watch.id)
 
 
-def test_a_stop_ends_streams_and_waits_but_no_session(driver: Driver) -> None:
+def test_a_disconnect_ends_watch_streams_and_reads_but_keeps_sessions(driver: Driver) -> None:
     reader = Reader(driver.watch())
     reader.take()
     wakes: list[str] = []
@@ -99,7 +99,9 @@ def in_use(driver: Driver) -> int:
 
 @pytest.mark.parametrize("filter_text", ["", "attributes:a" + " AND attributes:a" * 14])
 @pytest.mark.parametrize("count", [1, 256])
-def test_what_a_session_takes_is_known(driver: Driver, count: int, filter_text: str) -> None:
+def test_the_estimated_size_of_a_watch_session_is_close_to_its_memory(
+    driver: Driver, count: int, filter_text: str
+) -> None:
     """The number is approximate, and too high rather than too low."""
     spec = feeds.WatchSpec()
     for number in range(count):
@@ -119,7 +121,7 @@ def test_what_a_session_takes_is_known(driver: Driver, count: int, filter_text: 
     assert measured * 0.8 < session_size(spec) < measured * 5
 
 
-def test_sessions_count_towards_what_the_broker_may_keep() -> None:
+def test_watch_sessions_count_towards_the_byte_limit_of_the_broker() -> None:
     """Sessions and messages are both refused when their sum reaches the limit."""
     size = session_size(SPEC)
     driver = Driver(max_bytes=3 * size + 100)
@@ -135,10 +137,10 @@ def test_sessions_count_towards_what_the_broker_may_keep() -> None:
         driver.watch()
 
 
-def test_sessions_have_a_limit_of_their_own(
+def test_watch_sessions_have_their_own_byte_limit(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It applies even if messages have no limit. Expired sessions make room at once."""
+    """The limit applies even if messages have no limit. Expired sessions make room at once."""
     size = session_size(SPEC)
     monkeypatch.setattr(sessions, "MAX_SESSION_BYTES", 2 * size)
     driver.watch()
@@ -150,8 +152,8 @@ def test_sessions_have_a_limit_of_their_own(
     driver.watch()
 
 
-def test_what_a_session_took_is_free_again(driver: Driver) -> None:
-    """This holds for every way in which a session ends."""
+def test_the_memory_of_an_ended_watch_session_is_freed(driver: Driver) -> None:
+    """The memory is free after every way in which a session ends."""
     driver.feeds.end(driver.watch().id)
     assert in_use(driver) == 0
     driver.watch()

@@ -34,8 +34,8 @@ def full_broker(readers: int) -> tuple[Driver, list[Reader]]:
     return driver, [Reader(watch) for watch in watches]
 
 
-def test_a_frame_counts_until_it_is_written() -> None:
-    """It counts twice: as a message, and as its bytes on the wire."""
+def test_an_unsent_frame_counts_as_memory_until_it_is_written() -> None:
+    """The frame counts twice: as a message, and as its bytes on the wire."""
     driver = Driver()
     driver.put()
     driver.append(LARGE)
@@ -47,7 +47,7 @@ def test_a_frame_counts_until_it_is_written() -> None:
     assert in_use(driver) == 0
 
 
-def test_it_counts_towards_what_the_broker_may_keep() -> None:
+def test_unsent_frames_count_towards_the_byte_limit_of_the_broker() -> None:
     """Publishers are refused while the frame is unsent."""
     driver = Driver(max_bytes=400_000 + SESSION)
     driver.put()
@@ -60,7 +60,7 @@ def test_it_counts_towards_what_the_broker_may_keep() -> None:
     driver.append(LARGE)
 
 
-def test_a_full_broker_serves_its_readers_one_after_the_other() -> None:
+def test_a_full_broker_serves_its_watch_readers_one_after_the_other() -> None:
     """All frames together use the memory of one frame at most, and every reader is served."""
     driver, readers = full_broker(5)
     got: list[list[str | None]] = [[] for _ in readers]
@@ -84,8 +84,8 @@ def test_a_full_broker_serves_its_readers_one_after_the_other() -> None:
     assert in_use(driver) == 0
 
 
-def test_a_reader_with_much_to_read_lets_others_have_their_turn() -> None:
-    """The order is that in which they began to wait."""
+def test_a_busy_watch_reader_gives_waiting_readers_their_turn() -> None:
+    """Readers are served in the order in which they began to wait."""
     _, (one, two, three) = full_broker(3)
     assert one.next() is not None
     assert two.next() is None
@@ -101,8 +101,8 @@ def test_a_reader_with_much_to_read_lets_others_have_their_turn() -> None:
     assert three.next() is not None
 
 
-def test_a_stream_that_ends_passes_its_turn_on() -> None:
-    """This holds for a stream that writes a frame and for one that waits."""
+def test_a_watch_stream_that_ends_passes_its_turn_on() -> None:
+    """The rule holds for a stream that writes a frame and for one that waits."""
     driver, (one, two, three) = full_broker(3)
     one.next()
     two.next()
@@ -116,7 +116,7 @@ def test_a_stream_that_ends_passes_its_turn_on() -> None:
     assert in_use(driver) == 0
 
 
-def test_a_waiting_reader_has_its_heartbeats() -> None:
+def test_a_watch_reader_that_waits_for_memory_gets_heartbeats() -> None:
     """Without heartbeats it would conclude that the broker is gone."""
     driver, (one, two) = full_broker(2)
     one.next()
@@ -129,7 +129,7 @@ def test_a_waiting_reader_has_its_heartbeats() -> None:
     assert one.next() is not None
 
 
-def test_a_reader_that_takes_nothing_gives_way_when_it_is_slow() -> None:
+def test_a_slow_watch_reader_is_ended_when_others_need_the_memory() -> None:
     """No record is lost, because its watch continues with another stream."""
     driver, (slow, other) = full_broker(2)
     token = slow.watch.resume_token
@@ -148,8 +148,8 @@ def test_a_reader_that_takes_nothing_gives_way_when_it_is_slow() -> None:
     assert seqs(frames[0].messages.messages) == [1, 2]
 
 
-def test_a_slow_reader_does_not_keep_publishers_waiting() -> None:
-    """They are refused for at most 5 s instead of the 30 s that a slow reader normally has."""
+def test_a_slow_watch_reader_blocks_publishers_for_five_seconds_at_most() -> None:
+    """Publishers are refused for 5 s. Otherwise a slow reader may block them for 30 s."""
     driver = Driver(max_bytes=400_000 + SESSION)
     driver.put()
     driver.append(LARGE)
@@ -164,7 +164,7 @@ def test_a_slow_reader_does_not_keep_publishers_waiting() -> None:
     assert slow.stream.ended is not None
 
 
-def test_one_that_is_slow_already_gives_way_at_once() -> None:
+def test_a_watch_reader_that_is_already_slow_is_ended_at_once() -> None:
     """Without other readers it would have had 30 s."""
     driver, (slow, other) = full_broker(2)
     slow.next()
@@ -175,8 +175,8 @@ def test_one_that_is_slow_already_gives_way_at_once() -> None:
     assert other.next() is not None
 
 
-def test_all_frames_have_a_limit_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It applies even if messages have no limit, and is exceeded by at most one frame."""
+def test_unsent_frames_have_their_own_byte_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit applies even if messages have no limit, and is exceeded by at most one frame."""
     monkeypatch.setattr(unsent, "MAX_UNSENT_BYTES", 500_000)
     driver = Driver()
     driver.put()
@@ -209,10 +209,10 @@ class _Stream:
     st.integers(0, 200),
     st.randoms(use_true_random=False),
 )
-def test_every_stream_writes_all_it_has(
+def test_every_watch_stream_writes_all_its_frames_under_memory_pressure(
     frames: list[int], sizes: list[int], room: int, random: object
 ) -> None:
-    """This holds in any order of the streams, and also if some of them end early."""
+    """The frames are written in any order of the streams, and also if some of them end early."""
     usage = Usage()
     memory = Unsent(usage, lambda: room - usage.watches)
     streams = [_Stream(count) for count in frames]

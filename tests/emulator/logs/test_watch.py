@@ -24,7 +24,7 @@ def driver() -> Driver:
     return driver
 
 
-def test_topics_have_one_frame_a_turn(driver: Driver) -> None:
+def test_watched_topics_take_turns_of_one_frame_each(driver: Driver) -> None:
     """A busy topic does not delay the others until it is drained."""
     driver.append(*["x"] * 1000, topic=HOT)
     driver.append("y", topic=QUIET)
@@ -33,7 +33,7 @@ def test_topics_have_one_frame_a_turn(driver: Driver) -> None:
     assert kinds(frames[2:4]) == ["messages", "caught_up"]
 
 
-def test_a_reader_is_woken_once_for_what_it_has_not_asked_for_yet(driver: Driver) -> None:
+def test_a_watch_reader_is_woken_once_for_several_appends(driver: Driver) -> None:
     reader = Reader(driver.watch())
     reader.take()
     for _ in range(3):
@@ -44,7 +44,7 @@ def test_a_reader_is_woken_once_for_what_it_has_not_asked_for_yet(driver: Driver
     assert reader.wakes == 2
 
 
-def test_a_session_without_a_stream_is_no_work_for_its_topics(driver: Driver) -> None:
+def test_appends_do_not_wake_a_watch_session_without_a_stream(driver: Driver) -> None:
     reader = Reader(driver.watch())
     reader.take()
     reader.stream.detach()
@@ -53,7 +53,7 @@ def test_a_session_without_a_stream_is_no_work_for_its_topics(driver: Driver) ->
     assert not reader.watch.has_more
 
 
-def test_looking_at_much_that_is_not_wanted_is_done_in_pieces(driver: Driver) -> None:
+def test_a_watch_examines_many_unwanted_records_in_pieces(driver: Driver) -> None:
     """Other readers have their turn in between. Each piece asks for another call."""
     driver.append(*["x"] * 3500, node="a")
     reader = Reader(driver.watch(exclude_node="a"))
@@ -65,7 +65,7 @@ def test_looking_at_much_that_is_not_wanted_is_done_in_pieces(driver: Driver) ->
     assert frame.caught_up.head_seq == 3500
 
 
-def test_a_filter_is_asked_of_each_record(driver: Driver) -> None:
+def test_a_watch_filter_is_applied_to_each_record(driver: Driver) -> None:
     for number in range(6):
         driver.append(str(number), tag="odd" if number % 2 else "even")
     spec = feeds.WatchSpec()
@@ -75,7 +75,7 @@ def test_a_filter_is_asked_of_each_record(driver: Driver) -> None:
     assert caught_up.caught_up.head_seq == 6
 
 
-def test_a_token_says_where_a_new_session_goes_on(driver: Driver) -> None:
+def test_a_new_watch_continues_at_the_position_of_its_resume_token(driver: Driver) -> None:
     """This also works when the old session is gone."""
     driver.append("a", "b")
     token = Reader(driver.watch(max_messages=1)).take()[0].resume_token
@@ -84,8 +84,8 @@ def test_a_token_says_where_a_new_session_goes_on(driver: Driver) -> None:
     assert decode(token)[TOPIC] == (1, driver.state().epoch)
 
 
-def test_a_topic_that_only_the_token_knows_has_its_end_told(driver: Driver) -> None:
-    """It was deleted while its reader was disconnected and the session expired.
+def test_a_watch_reports_a_deleted_topic_that_only_its_token_knows(driver: Driver) -> None:
+    """The topic was deleted while its reader was disconnected and the session expired.
 
     The others continue.
     """
@@ -101,7 +101,7 @@ def test_a_topic_that_only_the_token_knows_has_its_end_told(driver: Driver) -> N
         driver.watch(HOT, QUIET)
 
 
-def test_a_token_of_an_old_life_is_reported_as_old(driver: Driver) -> None:
+def test_a_resume_token_from_before_a_topic_recreation_leads_to_a_gap(driver: Driver) -> None:
     driver.append("a", "b")
     token = Reader(driver.watch()).take()[-1].resume_token
     driver.delete_topic()
@@ -111,8 +111,10 @@ def test_a_token_of_an_old_life_is_reported_as_old(driver: Driver) -> None:
     assert seqs(messages.messages.messages) == [1]
 
 
-def test_a_reader_that_missed_the_news_of_another_life_gets_it_again(driver: Driver) -> None:
-    """Its token is from the former incarnation, so the frame with the report has not arrived."""
+def test_a_watch_repeats_the_recreation_gap_until_the_reader_has_received_it(
+    driver: Driver,
+) -> None:
+    """The token shows that the frame with the report has not arrived."""
     driver.append("a")
     token = Reader(driver.watch()).take()[0].resume_token
     driver.delete_topic()
@@ -124,7 +126,7 @@ def test_a_reader_that_missed_the_news_of_another_life_gets_it_again(driver: Dri
     assert kinds(Reader(watch).take()) == frames
 
 
-def test_only_the_position_that_a_reader_came_with_can_be_too_old(driver: Driver) -> None:
+def test_only_the_first_position_of_a_watch_can_be_reported_as_too_old(driver: Driver) -> None:
     """A later loss has its own reason."""
     driver.put(cap_records=1)
     driver.append("a", "b")
@@ -139,7 +141,7 @@ def test_only_the_position_that_a_reader_came_with_can_be_too_old(driver: Driver
     assert late.take()[0].gap.reason == feeds.CAP
 
 
-def test_what_is_too_old_is_not_sent_before_the_timer_has_run(driver: Driver) -> None:
+def test_a_watch_does_not_send_expired_records_before_the_expiry_timer_runs(driver: Driver) -> None:
     driver.put(ttl_ms=1000)
     driver.append("a")
     reader = Reader(driver.watch())
@@ -147,7 +149,7 @@ def test_what_is_too_old_is_not_sent_before_the_timer_has_run(driver: Driver) ->
     assert kinds(reader.take()) == ["gap", "caught_up"]
 
 
-def test_a_session_ends_its_topic_with_the_life_that_it_has_watched(driver: Driver) -> None:
+def test_a_watch_ends_a_topic_that_was_deleted_and_created_again(driver: Driver) -> None:
     watch = driver.watch()
     driver.delete_topic()
     driver.append("of another incarnation")
@@ -155,7 +157,7 @@ def test_a_session_ends_its_topic_with_the_life_that_it_has_watched(driver: Driv
 
 
 def test_a_refused_watch_changes_nothing(driver: Driver) -> None:
-    """It does not even turn a topic into a feed."""
+    """The watch does not even turn a topic into a feed."""
     driver.engine.create_topic(pubsub.Topic(name=QUIET))
     with pytest.raises(InvalidArgument, match="after_seq"):
         driver.watch(QUIET, TOPIC, after=-1)
@@ -170,7 +172,7 @@ def test_a_refused_watch_changes_nothing(driver: Driver) -> None:
 # ---- the phases of a stream ----------------------------------------------------------------------
 
 
-def test_silence_is_ended_by_a_heartbeat(driver: Driver) -> None:
+def test_an_idle_watch_sends_heartbeats(driver: Driver) -> None:
     reader = Reader(driver.watch())
     reader.take()
     driver.advance(14.9)
@@ -181,7 +183,7 @@ def test_silence_is_ended_by_a_heartbeat(driver: Driver) -> None:
     assert kinds(reader.take()) == ["heartbeat"]
 
 
-def test_a_stream_that_is_not_served_is_woken_for_its_heartbeat_once(driver: Driver) -> None:
+def test_an_unserved_watch_stream_is_woken_once_for_its_heartbeat(driver: Driver) -> None:
     reader = Reader(driver.watch())
     reader.take()
     for _ in range(5):
@@ -189,7 +191,7 @@ def test_a_stream_that_is_not_served_is_woken_for_its_heartbeat_once(driver: Dri
     assert (reader.wakes, kinds(reader.take())) == (1, ["heartbeat"])
 
 
-def test_a_reader_that_takes_nothing_is_given_up(
+def test_a_watch_reader_that_takes_no_frame_is_ended(
     driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The stream counts as writing until the next frame is requested."""
@@ -211,7 +213,7 @@ def test_a_reader_that_takes_nothing_is_given_up(
     assert driver.feeds.find(reader.watch.id) is reader.watch
 
 
-def test_a_slow_reader_that_takes_its_frame_after_all_goes_on(driver: Driver) -> None:
+def test_a_slow_watch_reader_that_takes_its_frame_continues(driver: Driver) -> None:
     driver.append("x")
     reader = Reader(driver.watch())
     reader.next()
@@ -222,7 +224,7 @@ def test_a_slow_reader_that_takes_its_frame_after_all_goes_on(driver: Driver) ->
     assert kinds(reader.take()) == ["messages"]
 
 
-def test_a_jump_of_the_clock_gives_up_nobody_who_is_well(driver: Driver) -> None:
+def test_a_jump_of_the_clock_ends_no_healthy_watch_reader(driver: Driver) -> None:
     driver.append("x")
     reader = Reader(driver.watch())
     reader.next()
@@ -230,7 +232,7 @@ def test_a_jump_of_the_clock_gives_up_nobody_who_is_well(driver: Driver) -> None
     assert kinds(reader.take()) == ["caught_up"]
 
 
-def test_another_stream_ends_the_first(driver: Driver) -> None:
+def test_a_second_stream_of_a_watch_ends_the_first_one(driver: Driver) -> None:
     watch = driver.watch()
     first = Reader(watch)
     first.take()
@@ -260,7 +262,7 @@ STEPS = st.lists(
 
 @given(STEPS, st.integers(1, 40))
 @settings(max_examples=80)
-def test_whoever_resumes_with_a_token_gets_each_record_or_a_gap(
+def test_a_reader_that_resumes_with_a_token_gets_every_record_or_a_gap(
     steps: list[tuple[str, int]], cap: int
 ) -> None:
     """Records come in order. The reader may resume with any of its last tokens."""

@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(1, 1000), st.integers(0, 100), st.integers(1, 30))
-def test_it_is_a_sorted_list_of_records(
+def test_a_feed_window_behaves_as_a_sorted_list_of_records(
     steps: list[tuple[str, int]], begin: int, after: int, limit: int
 ) -> None:
     """The test compares it with a list after every step."""
@@ -62,14 +62,14 @@ def test_it_is_a_sorted_list_of_records(
         assert list(window.after(position, limit)) == [r for r in model if r.seq > position][:limit]
 
 
-def test_a_slice_in_the_middle_of_a_long_log_copies_only_itself() -> None:
+def test_a_slice_of_a_long_feed_window_copies_only_the_slice() -> None:
     window = Window(1)
     window.append([record(seq) for seq in range(1, 200_001)])
     assert [r.seq for r in window.after(100_000, 3)] == [100_001, 100_002, 100_003]
 
 
-def test_what_left_at_the_front_takes_no_room() -> None:
-    """This holds however long the log becomes."""
+def test_records_removed_at_the_front_of_a_window_free_their_memory() -> None:
+    """The rule holds however long the log becomes."""
     window = Window(1)
     tracemalloc.start()
     try:

@@ -24,7 +24,9 @@ def stub(channel: grpc.Channel) -> health_pb2_grpc.HealthStub:
     return health_pb2_grpc.HealthStub(channel)
 
 
-def test_the_broker_and_its_services_are_serving(clock: ManualClock) -> None:
+def test_the_health_service_reports_the_broker_and_its_services_as_serving(
+    clock: ManualClock,
+) -> None:
     """A probe needs no token. An unknown service is an error, as the protocol asks."""
     access = Access({"secret": Principal("root")})
     with (
@@ -42,7 +44,7 @@ def test_the_broker_and_its_services_are_serving(clock: ManualClock) -> None:
         assert found.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
-def test_a_watch_sees_the_shutdown(clock: ManualClock) -> None:
+def test_a_health_watch_reports_the_shutdown(clock: ManualClock) -> None:
     """The call then ends, so it does not delay the end of the broker."""
     emulator = Emulator(clock=clock)
     emulator.start()
@@ -69,7 +71,7 @@ def test_a_watch_sees_the_shutdown(clock: ManualClock) -> None:
         assert codes == [grpc.StatusCode.UNAVAILABLE]
 
 
-def test_a_shutdown_while_a_status_is_sent_is_reported() -> None:
+def test_a_health_watch_reports_a_shutdown_during_its_first_write() -> None:
     """The first status is being written when the broker begins to stop; a second one follows."""
     health = Health(None)
     written = []

@@ -46,7 +46,7 @@ def is_ok(emulator: Emulator) -> bool:
     )
 
 
-def test_calls_and_streams_go_through(wire: Wire, emulator: Emulator) -> None:
+def test_the_shared_port_serves_grpc_calls_streams_and_http(wire: Wire, emulator: Emulator) -> None:
     """HTTP requests run at the same time."""
     wire.create()
     stream = wire.stream()
@@ -59,7 +59,7 @@ def test_calls_and_streams_go_through(wire: Wire, emulator: Emulator) -> None:
     assert stream.end() is grpc.StatusCode.OK
 
 
-def test_much_goes_through_at_once(wire: Wire) -> None:
+def test_the_shared_port_passes_large_concurrent_messages(wire: Wire) -> None:
     """The data exceed the buffers of a connection in both directions."""
     wire.create()
     data = bytes(range(256)) * 12_000
@@ -73,7 +73,7 @@ def test_much_goes_through_at_once(wire: Wire) -> None:
     assert received == [data] * 6
 
 
-def test_many_clients_come_and_go(emulator: Emulator) -> None:
+def test_the_shared_port_serves_many_clients_in_turn_and_at_once(emulator: Emulator) -> None:
     """Each client has its own connection. The clients come first one by one, then all together."""
     request = pubsub.ListTopicsRequest(project=PROJECT)
     for _ in range(50):
@@ -89,8 +89,13 @@ def test_many_clients_come_and_go(emulator: Emulator) -> None:
     assert is_ok(emulator)
 
 
-def test_a_client_that_leaves_is_noticed(wire: Wire, emulator: Emulator) -> None:
-    """New messages go to the next stream. Its own stay leased until their ack deadline."""
+def test_messages_go_to_another_stream_after_a_client_disconnects(
+    wire: Wire, emulator: Emulator
+) -> None:
+    """New messages go to the next stream.
+
+    Messages of the lost stream stay leased until their ack deadline.
+    """
     wire.create()
     other = Wire(emulator.endpoint)
     gone = other.stream()
@@ -104,7 +109,7 @@ def test_a_client_that_leaves_is_noticed(wire: Wire, emulator: Emulator) -> None
     assert wire.stream().data(1) == ["again"]
 
 
-def test_when_the_broker_stops_streams_end_and_the_port_is_free(emulator: Emulator) -> None:
+def test_stopping_the_broker_ends_streams_and_frees_the_port(emulator: Emulator) -> None:
     """Streams end with UNAVAILABLE, so that clients reconnect.
 
     A waiting HTTP request is answered.
@@ -127,7 +132,9 @@ def test_when_the_broker_stops_streams_end_and_the_port_is_free(emulator: Emulat
 @pytest.mark.parametrize(
     "said", [b"", b"P", b"PR", b"\0\0\0\0", b"PRIVATE\r\n\r\n", b"\x16\x03\x01"]
 )
-def test_a_connection_that_makes_no_sense_disturbs_nobody(emulator: Emulator, said: bytes) -> None:
+def test_a_nonsense_connection_does_not_disturb_other_clients(
+    emulator: Emulator, said: bytes
+) -> None:
     """The connections are silent, cut short, or speak another protocol."""
     address = (emulator.host, emulator.port)
     with socket.create_connection(address, PATIENCE) as silent:
@@ -142,8 +149,10 @@ def test_a_connection_that_makes_no_sense_disturbs_nobody(emulator: Emulator, sa
 
 
 @pytest.mark.parametrize("verb", ["PUT", "PATCH", "POST", "PROPFIND"])
-def test_verbs_that_begin_like_the_preface_are_http(emulator: Emulator, verb: str) -> None:
-    """This also holds if they arrive byte by byte."""
+def test_http_verbs_that_begin_like_the_http2_preface_are_served_as_http(
+    emulator: Emulator, verb: str
+) -> None:
+    """The bytes may arrive byte by byte."""
     with socket.create_connection((emulator.host, emulator.port), PATIENCE) as slow:
         slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in f"{verb} /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode():
@@ -151,8 +160,8 @@ def test_verbs_that_begin_like_the_preface_are_http(emulator: Emulator, verb: st
         assert slow.recv(12) == b"HTTP/1.1 404"
 
 
-def test_both_go_through_the_relay_of_faults() -> None:
-    """This is necessary for black holes, which block all connections."""
+def test_grpc_and_http_both_pass_through_the_fault_relay() -> None:
+    """The relay is necessary for black holes, which block all connections."""
     with Emulator(rest=True, relay=True) as emulator:
         wire = Wire(emulator.endpoint)
         wire.create()
@@ -197,8 +206,8 @@ def test_silent_connections_do_not_stop_an_existing_client() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors are listed in /proc")
-def test_a_client_takes_three_descriptors_and_gives_them_back(emulator: Emulator) -> None:
-    """It takes one for its connection, and two for the relay's connection to gRPC."""
+def test_a_client_connection_uses_three_descriptors_and_frees_them(emulator: Emulator) -> None:
+    """One is for its connection, and two for the relay's connection to gRPC."""
     request = pubsub.ListTopicsRequest(project=PROJECT)
     first = Wire(emulator.endpoint)
     first.call("ListTopics", request)
@@ -243,8 +252,8 @@ def descriptors() -> int:
     ],
 )
 @pytest.mark.parametrize("port", ["shared", "of their own"])
-def test_what_is_half_sent_is_closed_after_a_timeout(said: bytes, port: str) -> None:
-    """This covers the start of a connection, the head of a request, and its body.
+def test_a_half_sent_request_is_closed_after_the_receive_timeout(said: bytes, port: str) -> None:
+    """The timeout covers the start of a connection, the head of a request, and its body.
 
     It holds on every kind of port.
     """
@@ -273,7 +282,7 @@ def end_of(connection: socket.socket) -> None:
 
 
 def test_an_idle_http_connection_is_closed_after_the_timeout() -> None:
-    """It is not closed while a request waits for its answer."""
+    """The connection is not closed while a request waits for its answer."""
     with (
         Emulator(rest=True, receive_timeout=0.3) as emulator,
         closing(HTTPConnection(emulator.endpoint, timeout=PATIENCE)) as connection,
@@ -317,7 +326,7 @@ def connections_of(emulator: Emulator) -> set[str]:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
-def test_a_timeout_must_be_positive(timeout: float) -> None:
+def test_a_receive_timeout_must_be_positive(timeout: float) -> None:
     """The error names the value."""
     with pytest.raises(ValueError, match=f"receive_timeout is {timeout}; it must be above 0"):
         Emulator(receive_timeout=timeout)
@@ -335,7 +344,7 @@ def test_a_timeout_must_be_positive(timeout: float) -> None:
         b"GET / HTTP/1.1\r\nA: " + b"x" * 100_000 + b"\r\n\r\n",
     ],
 )
-def test_a_malformed_request_is_one_line_in_the_log(
+def test_a_malformed_http_request_is_logged_in_one_line(
     emulator: Emulator, said: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The line has the sender and the problem, without a traceback."""
@@ -360,7 +369,9 @@ def identity() -> Identity:
     return new_identity("broker")
 
 
-def test_tls_is_recognized_as_well(identity: Identity, tmp_path: Path) -> None:
+def test_the_shared_port_routes_tls_connections_by_their_alpn_protocols(
+    identity: Identity, tmp_path: Path
+) -> None:
     """The ALPN protocols of a client's first message decide."""
     tls = Tls(*identity.write(tmp_path))
     with Emulator(server_credentials=tls.credentials(), rest=Rest(tls=tls.context())) as emulator:
@@ -385,7 +396,9 @@ def test_tls_is_recognized_as_well(identity: Identity, tmp_path: Path) -> None:
         (["http/1.1"], False),
     ],
 )
-def test_a_client_that_offers_http2_alone_is_grpcs(offered: list[str], expected: bool) -> None:
+def test_a_tls_client_that_offers_only_http2_is_routed_to_grpc(
+    offered: list[str], expected: bool
+) -> None:
     """The first TLS message has the list of protocols."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(offered)
@@ -395,7 +408,7 @@ def test_a_client_that_offers_http2_alone_is_grpcs(offered: list[str], expected:
     assert protocol_sniffer.is_grpc(hello) is expected
 
 
-def test_a_client_that_offers_nothing_is_https() -> None:
+def test_a_tls_client_that_offers_no_protocol_is_routed_to_http() -> None:
     """A client whose first message is cut at any point causes no error either."""
     hello = client_hello(ssl.create_default_context())
     assert not protocol_sniffer.wants_grpc(hello)

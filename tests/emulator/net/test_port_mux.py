@@ -58,7 +58,7 @@ async def clients(grpc: Grpc, count: int) -> AsyncIterator[int]:
             grpc.close()
 
 
-def test_connections_that_come_at_once_are_spread() -> None:
+def test_the_port_mux_passes_simultaneous_connections_in_small_groups() -> None:
     """There is a pause after each group."""
 
     async def behaviour() -> float:
@@ -69,7 +69,7 @@ def test_connections_that_come_at_once_are_spread() -> None:
     assert asyncio.run(behaviour()) >= 4 * PAUSE * 0.9
 
 
-def test_connections_that_grpc_cannot_take_yet_wait() -> None:
+def test_the_port_mux_holds_connections_while_the_grpc_backlog_is_full() -> None:
     """The kernel refuses a connection to a socket whose queue is full."""
 
     async def behaviour() -> None:
@@ -87,7 +87,9 @@ def test_connections_that_grpc_cannot_take_yet_wait() -> None:
     asyncio.run(behaviour())
 
 
-def test_without_grpc_a_connection_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_port_mux_closes_a_connection_when_grpc_is_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The log has the reason."""
 
     async def behaviour() -> None:

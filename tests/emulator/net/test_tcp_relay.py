@@ -57,7 +57,7 @@ def run(behaviour: Callable[[Joined], Awaitable[None]]) -> None:
     asyncio.run(joined())
 
 
-def test_both_directions_pass() -> None:
+def test_the_tcp_relay_passes_bytes_in_both_directions() -> None:
     """The server may send first."""
 
     async def behaviour(both: Joined) -> None:
@@ -70,7 +70,7 @@ def test_both_directions_pass() -> None:
     run(behaviour)
 
 
-def test_nothing_is_read_while_the_other_side_takes_nothing() -> None:
+def test_the_tcp_relay_applies_back_pressure_to_the_sender() -> None:
     """The sender is held back. All bytes arrive in order when the other side reads."""
     data = bytes(range(256)) * (64 * CHUNK // 256)
 
@@ -87,7 +87,7 @@ def test_nothing_is_read_while_the_other_side_takes_nothing() -> None:
     run(behaviour)
 
 
-def test_one_slow_side_does_not_hold_up_the_other_direction() -> None:
+def test_back_pressure_in_one_direction_of_the_relay_leaves_the_other_free() -> None:
     """Answers pass while requests wait."""
 
     async def behaviour(both: Joined) -> None:
@@ -100,7 +100,7 @@ def test_one_slow_side_does_not_hold_up_the_other_direction() -> None:
     run(behaviour)
 
 
-def test_the_end_of_requests_leaves_answers_open() -> None:
+def test_the_tcp_relay_passes_a_half_close_and_still_relays_answers() -> None:
     """A half-close is passed on after the last byte."""
 
     async def behaviour(both: Joined) -> None:
@@ -116,8 +116,8 @@ def test_the_end_of_requests_leaves_answers_open() -> None:
     run(behaviour)
 
 
-def test_when_the_server_has_closed_a_client_may_not_stay() -> None:
-    """It receives the last bytes, and then has some time to close its side."""
+def test_the_tcp_relay_ends_a_client_that_stays_after_the_server_closed() -> None:
+    """The client receives the last bytes, and then has some time to close its side."""
 
     async def behaviour(both: Joined) -> None:
         await both.send(both.server, b"last")

@@ -46,7 +46,7 @@ def with_metadata() -> pubsub.PushConfig.NoWrapper:
 # ---- wrapped -------------------------------------------------------------------------------------
 
 
-def test_a_message_is_wrapped_as_google_wraps_it() -> None:
+def test_a_pushed_message_has_google_s_json_wrapper() -> None:
     """The JSON has all fields of the message, with ID and time in both spellings."""
     made = posted(message(data=b"\xffhello", attributes={"a": "ü"}, ordering_key="k"))
     assert made.url == URL
@@ -69,13 +69,15 @@ def test_a_message_is_wrapped_as_google_wraps_it() -> None:
     ("fields", "absent"),
     [({"data": b"x"}, {"attributes", "orderingKey"}), ({"attributes": {"a": "1"}}, {"data"})],
 )
-def test_what_a_message_does_not_have_is_left_out(fields: Any, absent: set[str]) -> None:
-    """It is omitted instead of sent empty."""
+def test_a_push_body_omits_fields_that_the_message_does_not_have(
+    fields: Any, absent: set[str]
+) -> None:
+    """An absent field is omitted instead of sent empty."""
     assert not absent & set(json.loads(posted(message(**fields)).body)["message"])
 
 
-def test_attempts_are_told_where_they_count() -> None:
-    """They are included with a dead-letter policy, as in a pull."""
+def test_a_push_body_has_the_delivery_attempt_only_with_a_dead_letter_policy() -> None:
+    """A pull follows the same rule."""
     assert "deliveryAttempt" not in json.loads(posted(message(data=b"x"), attempt=3).body)
     body = json.loads(posted(message(data=b"x"), attempt=3, dead_letter=True).body)
     assert body["deliveryAttempt"] == 3
@@ -84,7 +86,7 @@ def test_attempts_are_told_where_they_count() -> None:
 # ---- unwrapped -----------------------------------------------------------------------------------
 
 
-def test_without_wrapper_the_body_is_the_data() -> None:
+def test_an_unwrapped_push_body_is_the_message_data() -> None:
     """Nothing else is sent unless requested."""
     made = posted(
         message(data=b"\x00raw", attributes={"a": "1"}, ordering_key="k"),
@@ -93,7 +95,7 @@ def test_without_wrapper_the_body_is_the_data() -> None:
     assert (made.body, made.headers) == (b"\x00raw", {"User-Agent": "CloudPubSub-Google"})
 
 
-def test_metadata_goes_into_headers() -> None:
+def test_an_unwrapped_push_may_send_metadata_as_headers() -> None:
     """The broker's headers have their prefix. Attributes have their own names."""
     made = posted(
         message(data=b"x", attributes={"Content-Type": "text/plain", "a": "1"}, ordering_key="k"),
@@ -110,7 +112,7 @@ def test_metadata_goes_into_headers() -> None:
     }
 
 
-def test_a_message_without_key_has_no_header_for_it() -> None:
+def test_an_unwrapped_push_of_an_unkeyed_message_has_no_ordering_key_header() -> None:
     """A missing key differs from an empty one."""
     made = posted(message(data=b"x"), no_wrapper=with_metadata())
     assert "x-goog-pubsub-ordering-key" not in made.headers
@@ -145,7 +147,7 @@ def test_a_message_without_key_has_no_header_for_it() -> None:
         {"Sec-Fetch-Site": "same-origin"},
     ],
 )
-def test_attributes_that_would_break_a_request_stay_behind(attributes: dict[str, str]) -> None:
+def test_attributes_that_are_invalid_as_headers_are_not_pushed(attributes: dict[str, str]) -> None:
     """The message is sent without them."""
     plain = posted(message(data=b"x"), no_wrapper=with_metadata())
     made = posted(message(data=b"x", attributes=attributes), no_wrapper=with_metadata())
@@ -153,7 +155,7 @@ def test_attributes_that_would_break_a_request_stay_behind(attributes: dict[str,
 
 
 @given(st.dictionaries(st.text(), st.text()), st.text())
-def test_no_header_is_more_than_a_header(attributes: dict[str, str], key: str) -> None:
+def test_message_texts_cannot_inject_push_headers(attributes: dict[str, str], key: str) -> None:
     """The text of a publisher cannot add headers or lines."""
     made = posted(
         message(data=b"x", attributes=attributes, ordering_key=key), no_wrapper=with_metadata()
@@ -174,7 +176,7 @@ def claims(**oidc: str) -> Any:
     return jwt.decode(token, verify=False)  # type: ignore[no-untyped-call]
 
 
-def test_a_token_claims_what_googles_would() -> None:
+def test_a_push_token_has_the_claims_of_google_s_tokens() -> None:
     """The claims have issuer, audience and expiry. google-auth can read the token."""
     content = claims(service_account_email="pusher@p.iam.gserviceaccount.com", audience="me")
     assert content.pop("sub") == content.pop("azp")
@@ -188,20 +190,20 @@ def test_a_token_claims_what_googles_would() -> None:
     }
 
 
-def test_the_audience_is_the_endpoint_unless_given() -> None:
+def test_the_audience_of_a_push_token_is_the_endpoint_by_default() -> None:
     """Google's service does the same."""
     assert claims(service_account_email="a@b")["aud"] == URL
 
 
-def test_a_token_says_that_it_is_not_signed() -> None:
-    """It cannot be mistaken for a proof of identity."""
+def test_a_push_token_is_marked_as_unsigned() -> None:
+    """The token cannot be mistaken for a proof of identity."""
     made = posted(message(data=b"x"), oidc_token=pubsub.PushConfig.OidcToken(audience="me"))
     token = made.headers["Authorization"].removeprefix("Bearer ")
     assert jwt.decode_header(token)["alg"] == "none"  # type: ignore[no-untyped-call]
     assert token.endswith(".")
 
 
-def test_a_token_goes_with_bare_messages_too() -> None:
+def test_unwrapped_pushes_carry_the_push_token_too() -> None:
     """The token is in the same header."""
     token = pubsub.PushConfig.OidcToken(audience="me")
     made = posted(message(data=b"x"), oidc_token=token, no_wrapper=with_metadata())

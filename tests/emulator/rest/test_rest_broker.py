@@ -31,7 +31,7 @@ def test_it_says_that_it_is_there(rest: RestClient, path: str) -> None:
     assert rest.raw("HEAD", path) == (200, TEXT, "")
 
 
-def test_a_reset_leaves_nothing(rest: RestClient) -> None:
+def test_an_engine_reset_removes_all_resources_messages_and_consumers(rest: RestClient) -> None:
     """Topics, subscriptions, schemas and policies are removed."""
     rest.create()
     rest.ok("POST", f"{V1_TOPIC}:setIamPolicy", {"policy": {"version": 1}})
@@ -104,7 +104,7 @@ def test_without_a_token_nobody_comes_in(guarded: RestClient) -> None:
     assert guarded.raw("GET", "/")[0] == 200
 
 
-def test_a_token_opens_its_projects(guarded: RestClient) -> None:
+def test_a_token_gives_http_access_to_the_projects_of_its_principal(guarded: RestClient) -> None:
     """It is in a header or, as in Google's APIs, in the query.
 
     Names in the body are checked, too.

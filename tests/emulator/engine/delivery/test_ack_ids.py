@@ -9,8 +9,8 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
 
 
-def test_a_late_acknowledgement_spares_a_duplicate() -> None:
-    """It counts as long as the message has not been delivered again."""
+def test_a_late_acknowledgement_prevents_a_redelivery() -> None:
+    """The acknowledgement counts if the message has not been delivered again."""
     broker = Broker()
     broker.publish("a", "b")
     late = broker.join(deadline=10).take()
@@ -20,8 +20,8 @@ def test_a_late_acknowledgement_spares_a_duplicate() -> None:
     assert broker.join().take_data() == ["b"]
 
 
-def test_an_old_id_does_not_touch_a_newer_lease() -> None:
-    """This holds for an acknowledgement, a nack and an extension."""
+def test_an_ack_id_of_an_earlier_delivery_does_not_affect_the_current_lease() -> None:
+    """The rule holds for an acknowledgement, a nack and an extension."""
     broker = Broker()
     broker.publish("a")
     consumer = broker.join(deadline=10)
@@ -36,7 +36,7 @@ def test_an_old_id_does_not_touch_a_newer_lease() -> None:
     assert broker.acknowledge(new) == [new.ack_id]
 
 
-def test_an_id_named_twice_is_one_acknowledgement() -> None:
+def test_a_duplicate_ack_id_in_a_request_is_acknowledged_once() -> None:
     """The second occurrence is not stale."""
     broker = Broker()
     broker.publish("a")
@@ -44,8 +44,8 @@ def test_an_id_named_twice_is_one_acknowledgement() -> None:
     assert broker.acknowledge(got, got) == []
 
 
-def test_an_id_never_given_out_is_stale() -> None:
-    """The broker cannot distinguish it from one that was forgotten long ago."""
+def test_an_ack_id_that_was_never_issued_is_stale() -> None:
+    """The broker cannot distinguish such an ID from one that was forgotten long ago."""
     broker = Broker()
     broker.publish("a")
     (got,) = broker.join().take()
@@ -58,7 +58,7 @@ MALFORMED = ("", "x", "-", "1", "1-", "0x1-{mark}", "-1-{mark}", "A-{mark}", "{m
 
 
 @pytest.mark.parametrize("bad", [*MALFORMED, "1" * 17 + "-{mark}", "{number}-{mark}-{mark}"])
-def test_one_malformed_id_refuses_the_whole_request(bad: str) -> None:
+def test_one_malformed_ack_id_refuses_the_whole_request(bad: str) -> None:
     """The good IDs of the request are not applied either."""
     broker = Broker()
     broker.publish("a", "b")
@@ -76,8 +76,8 @@ def test_one_malformed_id_refuses_the_whole_request(bad: str) -> None:
     assert broker.join().take_data() == ["a", "b"]
 
 
-def test_an_id_of_another_subscription_is_refused() -> None:
-    """It is an error of the caller, not a late answer."""
+def test_an_ack_id_of_another_subscription_is_refused() -> None:
+    """The ID is an error of the caller, not a late answer."""
     broker = Broker()
     other = f"{PROJECT}/subscriptions/other"
     broker.engine.create_subscription(pubsub.Subscription(name=other, topic=TOPIC))
@@ -88,7 +88,7 @@ def test_an_id_of_another_subscription_is_refused() -> None:
     assert broker.backlog == 1
 
 
-def test_no_ids_at_all_are_refused() -> None:
+def test_a_request_without_ack_ids_is_refused() -> None:
     """An empty request is an error."""
     broker = Broker()
     text = "You have not specified an ack ID in the request."
@@ -101,7 +101,7 @@ def test_no_ids_at_all_are_refused() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, 601])
-def test_a_deadline_out_of_bounds_is_refused(seconds: int) -> None:
+def test_an_ack_deadline_out_of_bounds_is_refused(seconds: int) -> None:
     """The limits are 0 and 600. The lease is unchanged."""
     broker = Broker()
     broker.publish("a")
@@ -117,7 +117,7 @@ def test_a_deadline_out_of_bounds_is_refused(seconds: int) -> None:
     assert consumer.take_data() == ["a"]
 
 
-def test_a_late_acknowledgement_leaves_nobody_asleep() -> None:
+def test_late_acknowledgements_leave_no_consumer_waiting_for_available_messages() -> None:
     """A message that was acknowledged late wakes nobody. The holder of a key is woken instead."""
     broker = Broker(enable_message_ordering=True)
     broker.publish("k1", "k2", "k3", key="k")

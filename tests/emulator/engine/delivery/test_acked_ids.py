@@ -38,8 +38,8 @@ def ids(*numbers: int) -> list[str]:
 
 
 @pytest.mark.parametrize("step", [1, 2, 1023, 1024, 5000])
-def test_what_was_added_is_known_and_nothing_else(step: int) -> None:
-    """This covers runs, gaps, and the limits of chunks."""
+def test_the_acked_id_memory_contains_exactly_the_ids_that_were_added(step: int) -> None:
+    """The test covers runs, gaps, and the limits of chunks."""
     known = AckedIds(NAME, None)
     numbers = range(1000, 1000 + 500 * step, step)
     known.add_acked(ids(*random.sample(numbers, len(numbers))), at(0))
@@ -51,7 +51,7 @@ def test_what_was_added_is_known_and_nothing_else(step: int) -> None:
     assert "no id" not in known
 
 
-def test_a_generation_is_forgotten_as_a_whole() -> None:
+def test_a_generation_of_acked_ids_expires_as_a_whole() -> None:
     """Nothing is forgotten within eleven minutes, and everything is after 13."""
     known = AckedIds(NAME, None)
     assert known.next_due() is None
@@ -68,8 +68,8 @@ def test_a_generation_is_forgotten_as_a_whole() -> None:
     assert known.next_due() is None
 
 
-def test_what_was_noted_can_be_taken_up() -> None:
-    """They keep their age. IDs that are too old by then are reported as forgotten."""
+def test_acked_ids_are_restored_from_their_notes_with_their_age() -> None:
+    """The IDs keep their age. IDs that are too old by then are reported as forgotten."""
     notes = Notes()
     known = AckedIds(NAME, notes)
     known.add_acked(ids(1, 2, 5000), at(0))
@@ -85,7 +85,7 @@ def test_what_was_noted_can_be_taken_up() -> None:
     assert notes.kept == {}
 
 
-def test_what_it_may_take_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_acked_id_memory_has_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest IDs are forgotten first, before their time."""
     monkeypatch.setattr(acked_ids, "MAX_CHUNKS", 8)
     notes = Notes()

@@ -47,7 +47,7 @@ def publish_and_pull(wire: Wire, count: int) -> list[str]:
     return ids
 
 
-def test_an_acknowledged_message_is_gone(wire: Wire, emulator: Emulator) -> None:
+def test_an_acknowledged_message_leaves_the_backlog(wire: Wire, emulator: Emulator) -> None:
     """The call succeeds, also when repeated."""
     wire.create()
     (a,) = publish_and_pull(wire, 1)
@@ -57,7 +57,7 @@ def test_an_acknowledged_message_is_gone(wire: Wire, emulator: Emulator) -> None
 
 
 @pytest.mark.parametrize("how", ["nacked", "expired", "redelivered"])
-def test_exactly_once_names_each_id_that_did_not_count(
+def test_with_exactly_once_delivery_the_error_names_each_refused_ack_id(
     wire: Wire, clock: ManualClock, how: str
 ) -> None:
     """The good IDs are acknowledged, and named as failures to repeat: their repeat succeeds."""
@@ -87,7 +87,7 @@ def test_exactly_once_names_each_id_that_did_not_count(
 
 
 @pytest.mark.parametrize("key", ["", "k"])
-def test_exactly_once_an_acknowledgement_can_be_repeated(
+def test_with_exactly_once_delivery_an_acknowledgement_can_be_repeated(
     wire: Wire, clock: ManualClock, key: str
 ) -> None:
     """The first answer may have been lost.
@@ -107,8 +107,10 @@ def test_exactly_once_an_acknowledgement_can_be_repeated(
     assert dict(failure(wire, acknowledge(first)).metadata) == {first: INVALID}
 
 
-def test_exactly_once_an_id_of_an_ended_lease_stays_refused(wire: Wire, clock: ManualClock) -> None:
-    """This holds even if another ID of the message was acknowledged since."""
+def test_with_exactly_once_delivery_an_expired_ack_id_stays_refused(
+    wire: Wire, clock: ManualClock
+) -> None:
+    """The rule holds even if another ID of the message was acknowledged since."""
     wire.create(enable_exactly_once_delivery=True)
     (expired,) = publish_and_pull(wire, 1)
     clock.advance(10)
@@ -118,7 +120,7 @@ def test_exactly_once_an_id_of_an_ended_lease_stays_refused(wire: Wire, clock: M
     assert dict(error.metadata) == {renewed: TRANSIENT, expired: INVALID}
 
 
-def test_the_details_agree_with_the_status(wire: Wire) -> None:
+def test_the_error_details_of_an_acknowledgement_agree_with_its_status(wire: Wire) -> None:
     """The official Python client discards details with another code or text."""
     wire.create(enable_exactly_once_delivery=True)
     (a,) = publish_and_pull(wire, 1)
@@ -129,7 +131,7 @@ def test_the_details_agree_with_the_status(wire: Wire) -> None:
     assert (status.code, status.message) == (refused.code().value[0], refused.details())
 
 
-def test_more_stale_ids_than_an_answer_can_name_have_no_effect(
+def test_with_exactly_once_delivery_too_many_stale_ack_ids_have_no_effect(
     wire: Wire, emulator: Emulator
 ) -> None:
     """Clients refuse longer headers, and would repeat the request for minutes."""
@@ -152,7 +154,7 @@ def test_more_stale_ids_than_an_answer_can_name_have_no_effect(
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_without_exactly_once_any_number_of_stale_ids_is_nothing(wire: Wire) -> None:
+def test_without_exactly_once_delivery_stale_ack_ids_are_ignored(wire: Wire) -> None:
     """A client that was disconnected for a while acknowledges its old messages."""
     wire.create()
     stale = publish_and_pull(wire, 1000)
@@ -160,7 +162,7 @@ def test_without_exactly_once_any_number_of_stale_ids_is_nothing(wire: Wire) -> 
     wire.acknowledge(*stale)
 
 
-def test_attempts_are_told_where_a_dead_letter_policy_counts_them(
+def test_delivery_attempts_are_reported_with_a_dead_letter_policy(
     wire: Wire, clock: ManualClock
 ) -> None:
     """The attempt is the number of nacks and expired leases plus one."""
@@ -177,7 +179,7 @@ def test_attempts_are_told_where_a_dead_letter_policy_counts_them(
     assert attempts == [1, 2, 3]
 
 
-def test_without_a_dead_letter_policy_attempts_are_not_reported(wire: Wire) -> None:
+def test_delivery_attempts_are_not_reported_without_a_dead_letter_policy(wire: Wire) -> None:
     """The field is 0, which clients show as unknown."""
     wire.create()
     wire.publish("a")
@@ -187,7 +189,7 @@ def test_without_a_dead_letter_policy_attempts_are_not_reported(wire: Wire) -> N
         wire.modify(0, a.ack_id)
 
 
-def test_a_request_has_512_kilobytes_at_most(wire: Wire) -> None:
+def test_an_acknowledge_request_has_512_kilobytes_at_most(wire: Wire) -> None:
     """The error names the limit."""
     wire.create()
     (a,) = publish_and_pull(wire, 1)
@@ -200,7 +202,7 @@ def test_a_request_has_512_kilobytes_at_most(wire: Wire) -> None:
         )
 
 
-def test_what_a_caller_sent_is_quoted_in_part_only(wire: Wire) -> None:
+def test_an_error_quotes_a_long_ack_id_only_in_part(wire: Wire) -> None:
     """A status travels in a header. Clients refuse long headers with a code that is retried."""
     wire.create()
     refused = wire.start(*acknowledge("é" * 100_000)).exception()

@@ -20,14 +20,14 @@ def ordered(*data: str) -> Broker:
     return broker
 
 
-def test_a_key_arrives_in_order_and_together() -> None:
+def test_one_consumer_receives_all_messages_of_an_ordering_key_in_order() -> None:
     """A consumer need not acknowledge one message to receive the next."""
     broker = ordered("1", "2")
     broker.publish("3", key="k")
     assert broker.join().take_data() == ["1", "2", "3"]
 
 
-def test_keys_do_not_wait_for_each_other() -> None:
+def test_ordering_keys_do_not_wait_for_each_other() -> None:
     """Each key goes to a consumer with room. A failed key does not delay the others."""
     broker = ordered("k1", "k2")
     broker.publish("x1", "x2", key="x")
@@ -40,15 +40,15 @@ def test_keys_do_not_wait_for_each_other() -> None:
     assert second.take_data(1) == ["x2"]
 
 
-def test_messages_without_a_key_are_free() -> None:
-    """This also holds in a subscription with ordering."""
+def test_messages_without_an_ordering_key_go_to_any_consumer() -> None:
+    """The rule also holds in a subscription with ordering."""
     broker = ordered()
     broker.publish("a", "b")
     first, second = broker.join(), broker.join()
     assert (first.take_data(1), second.take_data(1)) == (["a"], ["b"])
 
 
-def test_without_ordering_keys_mean_nothing() -> None:
+def test_ordering_keys_have_no_effect_without_message_ordering() -> None:
     """Any consumer receives any message, and only failed messages are redelivered."""
     broker = Broker()
     broker.publish("1", "2", key="k")
@@ -59,8 +59,8 @@ def test_without_ordering_keys_mean_nothing() -> None:
     assert second.take_data() == ["1"]
 
 
-def test_a_key_belongs_to_the_consumer_that_has_some_of_it() -> None:
-    """Other consumers receive nothing of the key until all of that is acknowledged."""
+def test_an_ordering_key_stays_with_the_consumer_that_has_leases_of_it() -> None:
+    """Other consumers receive nothing of the key until all of those leases is acknowledged."""
     broker = ordered("1", "2", "3")
     holder, other = broker.join(), broker.join()
     one, two = holder.take(2)
@@ -72,7 +72,7 @@ def test_a_key_belongs_to_the_consumer_that_has_some_of_it() -> None:
     assert other.take_data() == ["3"]
 
 
-def test_more_of_a_key_wakes_its_holder_only() -> None:
+def test_new_messages_of_an_ordering_key_wake_only_its_holder() -> None:
     """Only the holder may take the messages."""
     broker = ordered("1")
     other, holder = broker.join(), broker.join()
@@ -83,7 +83,7 @@ def test_more_of_a_key_wakes_its_holder_only() -> None:
     assert holder.take_data() == ["2"]
 
 
-def test_keys_spread_over_the_consumers() -> None:
+def test_ordering_keys_are_spread_over_waiting_consumers() -> None:
     """While two consumers wait, each gets a part of the new keys, whichever comes first."""
     broker = ordered()
     consumers = [broker.join(), broker.join()]
@@ -95,7 +95,7 @@ def test_keys_spread_over_the_consumers() -> None:
     assert keys[0] | keys[1] == set("abcdefgh")
 
 
-def test_acknowledged_out_of_order_is_final_in_order() -> None:
+def test_out_of_order_acknowledgements_of_a_key_become_final_in_order() -> None:
     """A message is unfinished until all earlier ones of its key are acknowledged."""
     broker = ordered("1", "2", "3")
     one, two, three = broker.join().take()
@@ -119,10 +119,10 @@ def expire(broker: Broker, _consumer: ConsumerDriver, got: Got) -> None:
 
 
 @pytest.mark.parametrize("fail", [nack, expire])
-def test_a_failure_starts_the_key_again_from_there(fail: Failure) -> None:
+def test_a_failed_message_restarts_its_ordering_key_at_that_message(fail: Failure) -> None:
     """Every later message is redelivered, even if it was acknowledged since.
 
-    Earlier ones are not.
+    Earlier messages are not.
     """
     broker = ordered("1", "2", "3", "4")
     consumer = broker.join(deadline=600)
@@ -135,7 +135,7 @@ def test_a_failure_starts_the_key_again_from_there(fail: Failure) -> None:
     assert [g.failed_before for g in again] == [1, 0, 0]
 
 
-def test_what_is_redelivered_must_be_acknowledged_again() -> None:
+def test_a_redelivered_message_must_be_acknowledged_again() -> None:
     """An acknowledgement of the earlier delivery does not count for the new one."""
     broker = ordered("1", "2")
     consumer = broker.join()
@@ -150,7 +150,7 @@ def test_what_is_redelivered_must_be_acknowledged_again() -> None:
 
 
 @pytest.mark.parametrize("fail", [nack, expire])
-def test_a_failure_takes_the_later_leases_with_it(fail: Failure) -> None:
+def test_a_failed_message_ends_the_leases_of_later_messages_of_its_key(fail: Failure) -> None:
     """The later messages are redelivered without an attempt, and their old ack IDs are stale."""
     broker = ordered("1", "2", "3")
     consumer = broker.join(deadline=600)
@@ -164,7 +164,7 @@ def test_a_failure_takes_the_later_leases_with_it(fail: Failure) -> None:
     assert [(g.data, g.failed_before) for g in again] == [("1", 1), ("2", 0), ("3", 0), ("4", 0)]
 
 
-def test_of_leases_that_end_together_the_earliest_failed() -> None:
+def test_of_leases_of_a_key_that_expire_together_only_the_earliest_counts_an_attempt() -> None:
     """A consumer that dies with 100 messages of a key was handling one of them."""
     broker = ordered("1", "2", "3")
     consumer = broker.join(deadline=10)
@@ -173,7 +173,7 @@ def test_of_leases_that_end_together_the_earliest_failed() -> None:
     assert [g.failed_before for g in consumer.take()] == [1, 0, 0]
 
 
-def test_of_messages_nacked_together_the_earliest_failed() -> None:
+def test_of_messages_of_a_key_nacked_together_only_the_earliest_counts_an_attempt() -> None:
     """The result is the same as for separate nacks in order."""
     broker = ordered("1", "2", "3")
     consumer = broker.join()
@@ -182,7 +182,7 @@ def test_of_messages_nacked_together_the_earliest_failed() -> None:
     assert [g.failed_before for g in consumer.take()] == [1, 0, 0]
 
 
-def test_an_earlier_message_keeps_its_lease() -> None:
+def test_an_earlier_message_of_a_key_keeps_its_lease_when_a_later_one_fails() -> None:
     """The failed message and later ones are redelivered while the earlier one is still leased."""
     broker = ordered("1", "2", "3")
     holder, other = broker.join(deadline=600), broker.join(deadline=600)
@@ -194,8 +194,8 @@ def test_an_earlier_message_keeps_its_lease() -> None:
     assert broker.backlog == 2
 
 
-def test_messages_returned_unseen_gain_no_attempt() -> None:
-    """A client that shuts down has not tried them."""
+def test_messages_of_a_key_returned_unseen_count_no_delivery_attempt() -> None:
+    """A client that shuts down has not tried the messages."""
     broker = ordered("1", "2")
     consumer = broker.join(deadline=600)
     ids = [got.ack_id for got in consumer.take()]
@@ -203,7 +203,7 @@ def test_messages_returned_unseen_gain_no_attempt() -> None:
     assert [(g.data, g.failed_before) for g in consumer.take()] == [("1", 0), ("2", 0)]
 
 
-def test_a_nacked_key_stays_with_its_holder_for_a_while() -> None:
+def test_a_nacked_ordering_key_stays_reserved_for_its_holder_for_a_while() -> None:
     """The holder may have later messages in its queue, and must see the failed one again first."""
     broker = ordered("1", "2")
     holder, other = broker.join(), broker.join()
@@ -213,7 +213,7 @@ def test_a_nacked_key_stays_with_its_holder_for_a_while() -> None:
     assert holder.take_data(1) == ["1"]
 
 
-def test_a_holder_that_does_not_take_its_key_loses_it() -> None:
+def test_a_holder_that_does_not_take_its_reserved_key_loses_it() -> None:
     """A waiting consumer gets the key."""
     broker = ordered("1", "2")
     holder, other = broker.join(), broker.join()
@@ -225,7 +225,7 @@ def test_a_holder_that_does_not_take_its_key_loses_it() -> None:
     assert other.take_data() == ["1", "2"]
 
 
-def test_a_holder_that_leaves_loses_its_key() -> None:
+def test_a_holder_that_leaves_loses_its_reserved_key() -> None:
     """The key is free at once."""
     broker = ordered("1", "2")
     holder, other = broker.join(), broker.join()
@@ -236,7 +236,7 @@ def test_a_holder_that_leaves_loses_its_key() -> None:
     assert other.take_data() == ["1", "2"]
 
 
-def test_an_expired_key_is_anybodys() -> None:
+def test_an_ordering_key_with_an_expired_lease_may_go_to_any_consumer() -> None:
     """Its holder may have died without notice."""
     broker = ordered("1", "2")
     holder, other = broker.join(deadline=10), broker.join(deadline=10)
@@ -248,7 +248,7 @@ def test_an_expired_key_is_anybodys() -> None:
     assert other.take_data() == ["2"]
 
 
-def test_several_failures_start_at_the_earliest() -> None:
+def test_several_failures_of_a_key_restart_it_at_the_earliest_failed_message() -> None:
     """The order in which the leases end does not matter."""
     broker = ordered("1", "2", "3", "4")
     consumer = broker.join()
@@ -260,7 +260,7 @@ def test_several_failures_start_at_the_earliest() -> None:
     assert consumer.take_data() == ["2", "3", "4"]
 
 
-def test_order_holds_through_repeated_failures() -> None:
+def test_ordering_keys_keep_their_order_through_repeated_failures() -> None:
     """Each repetition delivers the same messages in the same order."""
     broker = ordered("1", "2", "3")
     consumer = broker.join()
@@ -273,8 +273,11 @@ def test_order_holds_through_repeated_failures() -> None:
     assert broker.backlog == 0
 
 
-def test_a_leaving_consumer_gives_its_keys_back() -> None:
-    """Messages that it acknowledged after an unfinished one also return. No attempt is counted."""
+def test_a_leaving_consumer_returns_its_ordering_keys() -> None:
+    """Messages that the consumer acknowledged after an unfinished one also return.
+
+    No attempt is counted.
+    """
     broker = ordered("1", "2", "3", "4")
     leaving, other = broker.join(), broker.join()
     _, two, _ = leaving.take(3)
@@ -287,7 +290,7 @@ def test_a_leaving_consumer_gives_its_keys_back() -> None:
     assert {g.failed_before for g in again} == {0}
 
 
-def test_an_answered_pull_blocks_its_keys() -> None:
+def test_ordering_keys_of_an_answered_pull_are_blocked_for_other_pulls() -> None:
     """Other pulls get nothing of a key until the leases of the first one have ended."""
     broker = ordered("1", "2", "3")
     pull = broker.join(deadline=10)
@@ -300,7 +303,7 @@ def test_an_answered_pull_blocks_its_keys() -> None:
     assert broker.join().take_data() == ["3"]
 
 
-def test_an_unfinished_pull_frees_its_keys_at_its_deadline() -> None:
+def test_ordering_keys_of_an_unacknowledged_pull_are_free_at_its_ack_deadline() -> None:
     """The key continues from the first unacknowledged message."""
     broker = ordered("1", "2", "3")
     pull = broker.join(deadline=10)
@@ -311,7 +314,7 @@ def test_an_unfinished_pull_frees_its_keys_at_its_deadline() -> None:
     assert broker.join().take_data() == ["2", "3"]
 
 
-def test_a_late_acknowledgement_of_a_key_is_refused() -> None:
+def test_a_late_acknowledgement_of_an_ordered_message_is_refused() -> None:
     """The key starts again from that message, with or without the acknowledgement."""
     broker = ordered("1", "2")
     consumer = broker.join(deadline=10)
@@ -321,7 +324,7 @@ def test_a_late_acknowledgement_of_a_key_is_refused() -> None:
     assert consumer.take_data() == ["1", "2"]
 
 
-def test_room_for_one_delivers_a_key_one_by_one() -> None:
+def test_a_consumer_with_room_for_one_message_receives_a_key_one_by_one() -> None:
     """Each acknowledgement releases the next message to the waiting consumer."""
     broker = ordered("1", "2", "3")
     consumer = broker.join(max_messages=1)
@@ -333,7 +336,7 @@ def test_room_for_one_delivers_a_key_one_by_one() -> None:
     assert consumer.wakes == 2
 
 
-def test_a_long_key_starves_no_other() -> None:
+def test_an_ordering_key_with_a_long_backlog_does_not_starve_other_keys() -> None:
     """Its holder receives other keys in between."""
     broker = ordered(*(f"k{i}" for i in range(100)))
     broker.publish("x", key="x")
@@ -341,7 +344,7 @@ def test_a_long_key_starves_no_other() -> None:
     assert {"x", "free"} <= set(broker.join().take_data(10))
 
 
-def test_a_finished_key_is_forgotten() -> None:
+def test_a_finished_ordering_key_takes_no_memory() -> None:
     """There may be as many keys as users.
 
     No key is kept after all its messages are acknowledged.

@@ -49,8 +49,11 @@ def buried(broker: Broker) -> list[pubsub.PubsubMessage]:
 
 
 @pytest.mark.parametrize("fail", [nack, expire])
-def test_what_failed_too_often_is_forwarded(fail: Failure) -> None:
-    """It is delivered the maximum number of times. After that only the other topic has it."""
+def test_a_message_that_fails_too_often_goes_to_the_dead_letter_topic(fail: Failure) -> None:
+    """The message is delivered the maximum number of times.
+
+    After that only the other topic has it.
+    """
     broker = with_policy()
     broker.publish("bad")
     consumer = broker.join(deadline=10)
@@ -63,8 +66,11 @@ def test_what_failed_too_often_is_forwarded(fail: Failure) -> None:
     assert [message.data for message in buried(broker)] == [b"bad"]
 
 
-def test_a_dead_message_takes_no_other_of_its_key_along() -> None:
-    """The later messages are delivered again without it. Their consumer sees that it is gone."""
+def test_a_dead_letter_leaves_the_other_messages_of_its_key_in_the_subscription() -> None:
+    """The later messages are delivered again without it.
+
+    Their consumer sees that the dead letter is gone.
+    """
     broker = with_policy(enable_message_ordering=True)
     broker.publish("bad", "1", "2", "3", key="k")
     consumer = broker.join(deadline=600)
@@ -81,8 +87,8 @@ def test_a_dead_message_takes_no_other_of_its_key_along() -> None:
     assert broker.backlog == 2
 
 
-def test_the_copy_tells_where_it_comes_from() -> None:
-    """It is a new message with the content, attributes and key of the old one."""
+def test_a_dead_letter_copy_names_its_source_subscription_and_message() -> None:
+    """The copy is a new message with the content, attributes and key of the old one."""
     broker = with_policy()
     broker.advance(1.234)
     broker.publish("first", key="k", color="red")
@@ -105,7 +111,7 @@ def test_the_copy_tells_where_it_comes_from() -> None:
     }
 
 
-def test_what_is_given_back_has_not_failed() -> None:
+def test_a_message_returned_by_a_leaving_consumer_counts_no_failed_attempt() -> None:
     """A consumer that leaves is not a failure of the message."""
     broker = with_policy()
     broker.publish("good")
@@ -116,7 +122,7 @@ def test_what_is_given_back_has_not_failed() -> None:
     assert (broker.backlog, buried(broker)) == (1, [])
 
 
-def test_without_its_topic_a_message_keeps_coming() -> None:
+def test_without_the_dead_letter_topic_a_failed_message_is_redelivered() -> None:
     """Attempts continue to count. When the topic exists again, the next failure is the last."""
     broker = with_policy()
     broker.engine.delete_topic(DEAD_TOPIC)
@@ -130,8 +136,11 @@ def test_without_its_topic_a_message_keeps_coming() -> None:
     assert broker.backlog == 0
 
 
-def test_a_dead_message_holds_up_its_key_no_more() -> None:
-    """It counts as acknowledged for its key. The later messages come again without it."""
+def test_a_dead_letter_does_not_block_its_ordering_key() -> None:
+    """The dead letter counts as acknowledged for its key.
+
+    The later messages come again without it.
+    """
     broker = with_policy(enable_message_ordering=True)
     broker.publish("bad", "good", key="k")
     consumer = broker.join()
@@ -143,8 +152,8 @@ def test_a_dead_message_holds_up_its_key_no_more() -> None:
     assert broker.backlog == 0
 
 
-def test_a_dead_message_behind_a_failed_one_stays_dead() -> None:
-    """When its key starts again at an earlier message, it is skipped."""
+def test_a_dead_letter_is_skipped_when_its_key_restarts_at_an_earlier_message() -> None:
+    """The dead letter is not delivered again."""
     broker = with_policy(enable_message_ordering=True)
     broker.publish("one", "bad", key="k")
     consumer = broker.join()
@@ -177,8 +186,8 @@ def test_a_topic_may_be_its_own_dead_letter_topic() -> None:
     assert (again.data, again.failed_before) == ("bad", 0)
 
 
-def test_the_topic_must_be_there_when_it_is_named() -> None:
-    """This is the behaviour of the production service."""
+def test_a_dead_letter_policy_needs_an_existing_topic() -> None:
+    """The check is the behaviour of the production service."""
     broker = Broker()
     config = pubsub.Subscription(
         name=f"{PROJECT}/subscriptions/other", topic=TOPIC, dead_letter_policy=POLICY
@@ -187,7 +196,9 @@ def test_the_topic_must_be_there_when_it_is_named() -> None:
         broker.engine.create_subscription(config)
 
 
-def test_attempts_are_told_only_where_they_count(wire: Wire) -> None:
+def test_the_delivery_attempt_is_zero_without_and_counted_with_a_dead_letter_policy(
+    wire: Wire,
+) -> None:
     """delivery_attempt is 0 without a policy. With a policy it starts at 1."""
     wire.create()
     wire.publish("a")
@@ -203,8 +214,8 @@ def test_attempts_are_told_only_where_they_count(wire: Wire) -> None:
     assert received.delivery_attempt == 2
 
 
-def test_messages_returned_unseen_have_not_failed(wire: Wire) -> None:
-    """A client reports this in the metadata of its call."""
+def test_messages_returned_unseen_count_no_failed_attempt(wire: Wire) -> None:
+    """A client reports the return in the metadata of its call."""
     wire.call("CreateTopic", pubsub.Topic(name=DEAD_TOPIC))
     wire.create(dead_letter_policy=POLICY)
     wire.publish("a")

@@ -11,8 +11,8 @@ from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
 from tests.emulator.wire import Wire
 
 
-def test_the_backlog_is_gone_and_nothing_comes_any_more() -> None:
-    """This covers waiting and leased messages."""
+def test_detaching_a_subscription_drops_its_backlog_and_ends_deliveries() -> None:
+    """The backlog covers waiting and leased messages."""
     broker = Broker()
     broker.publish("leased", "waiting")
     (got,) = broker.join().take(1)
@@ -22,8 +22,8 @@ def test_the_backlog_is_gone_and_nothing_comes_any_more() -> None:
     assert broker.acknowledge(got) == [got.ack_id]
 
 
-def test_it_says_so() -> None:
-    """It keeps the name of its topic, but the topic does not list it."""
+def test_a_detached_subscription_is_marked_as_detached() -> None:
+    """The subscription keeps the name of its topic, but the topic does not list it."""
     broker = Broker()
     broker.engine.detach_subscription(SUBSCRIPTION)
     config = broker.engine.get_subscription(SUBSCRIPTION)
@@ -32,7 +32,7 @@ def test_it_says_so() -> None:
     assert broker.engine.list_topic_subscriptions(request).subscriptions == []
 
 
-def test_again_is_no_error() -> None:
+def test_detaching_a_subscription_twice_is_no_error() -> None:
     """The state is already the one that the caller wants."""
     broker = Broker()
     broker.engine.detach_subscription(SUBSCRIPTION)
@@ -40,14 +40,14 @@ def test_again_is_no_error() -> None:
     assert broker.engine.get_subscription(SUBSCRIPTION).detached
 
 
-def test_a_missing_one_is_refused() -> None:
+def test_detaching_a_missing_subscription_is_refused() -> None:
     """The error is the same as for other calls."""
     with pytest.raises(NotFound, match=r"Resource not found \(resource=missing\)\."):
         Broker().engine.detach_subscription(f"{PROJECT}/subscriptions/missing")
 
 
-def test_nobody_can_use_it() -> None:
-    """This covers consumers, seeks and snapshots."""
+def test_a_detached_subscription_refuses_consumers_seeks_and_snapshots() -> None:
+    """The refusal covers consumers, seeks and snapshots."""
     broker = Broker()
     broker.engine.detach_subscription(SUBSCRIPTION)
     seek = pubsub.SeekRequest(subscription=SUBSCRIPTION)
@@ -64,16 +64,16 @@ def test_nobody_can_use_it() -> None:
             call()
 
 
-def test_its_topic_may_be_deleted() -> None:
-    """The subscription no longer depends on it."""
+def test_the_topic_of_a_detached_subscription_may_be_deleted() -> None:
+    """The subscription no longer depends on the topic."""
     broker = Broker()
     broker.engine.detach_subscription(SUBSCRIPTION)
     broker.engine.delete_topic(TOPIC)
     broker.engine.delete_subscription(SUBSCRIPTION)
 
 
-def test_open_streams_and_pulls_end(wire: Wire) -> None:
-    """They end with FAILED_PRECONDITION. New ones get the same error."""
+def test_detaching_a_subscription_ends_its_open_streams_and_pulls(wire: Wire) -> None:
+    """Streams and pulls end with FAILED_PRECONDITION. New ones get the same error."""
     wire.create()
     stream = wire.stream()
     assert stream.is_quiet()

@@ -23,8 +23,8 @@ def refused(broker: Broker, *got: Got) -> dict[str, str]:
     return {each.data: refusals[each.ack_id] for each in got if each.ack_id in refusals}
 
 
-def test_an_expired_id_is_refused() -> None:
-    """This holds even if the message was not delivered again. It will be."""
+def test_with_exactly_once_delivery_an_expired_ack_id_is_refused() -> None:
+    """The ID is refused even before the message is delivered again."""
     broker = exactly_once()
     broker.publish("a")
     consumer = broker.join(deadline=10)
@@ -34,7 +34,7 @@ def test_an_expired_id_is_refused() -> None:
     assert consumer.take_data() == ["a"]
 
 
-def test_an_acknowledged_id_can_be_acknowledged_again() -> None:
+def test_with_exactly_once_delivery_an_acknowledged_id_can_be_acknowledged_again() -> None:
     """The client may have lost the first answer."""
     broker = exactly_once()
     broker.publish("a")
@@ -44,7 +44,7 @@ def test_an_acknowledged_id_can_be_acknowledged_again() -> None:
     assert broker.backlog == 0
 
 
-def test_good_ids_beside_a_bad_one_are_applied() -> None:
+def test_good_ack_ids_beside_a_bad_one_are_acknowledged() -> None:
     """A request is not a transaction."""
     broker = exactly_once()
     broker.publish("a", "b")
@@ -54,7 +54,7 @@ def test_good_ids_beside_a_bad_one_are_applied() -> None:
     assert broker.backlog == 1
 
 
-def test_of_a_key_the_first_must_be_acknowledged_first() -> None:
+def test_with_exactly_once_delivery_a_key_must_be_acknowledged_in_order() -> None:
     """An acknowledgement of a later message must be repeated afterwards.
 
     That message stays leased.
@@ -70,7 +70,7 @@ def test_of_a_key_the_first_must_be_acknowledged_first() -> None:
     assert broker.backlog == 0
 
 
-def test_in_one_request_the_order_does_not_matter() -> None:
+def test_the_order_of_ack_ids_within_one_request_does_not_matter() -> None:
     """The request is processed as a whole."""
     broker = exactly_once(ordered=True)
     broker.publish("1", "2", "3", key="k")
@@ -79,7 +79,7 @@ def test_in_one_request_the_order_does_not_matter() -> None:
     assert broker.backlog == 0
 
 
-def test_a_key_that_failed_starts_again() -> None:
+def test_with_exactly_once_delivery_a_failure_restarts_the_key_from_that_message() -> None:
     """The messages after the failed one are redelivered with it, and their old IDs are stale."""
     broker = exactly_once(ordered=True)
     broker.publish("1", "2", "3", key="k")
@@ -92,7 +92,7 @@ def test_a_key_that_failed_starts_again() -> None:
     assert refused(broker, *again) == {}
 
 
-def test_other_keys_and_messages_without_one_do_not_wait() -> None:
+def test_acknowledgements_of_other_keys_and_of_unkeyed_messages_do_not_wait() -> None:
     """The order applies to one key."""
     broker = exactly_once(ordered=True)
     broker.publish("k1", key="k")
@@ -102,7 +102,7 @@ def test_other_keys_and_messages_without_one_do_not_wait() -> None:
     assert refused(broker, got["free"], got["x1"]) == {}
 
 
-def test_it_can_be_switched_on() -> None:
+def test_exactly_once_delivery_can_be_switched_on_by_an_update() -> None:
     """An earlier acknowledgement after an unfinished message of the key causes no failure."""
     broker = Broker(enable_message_ordering=True)
     broker.publish("1", "2", "3", key="k")
@@ -118,7 +118,7 @@ def test_it_can_be_switched_on() -> None:
     assert broker.backlog == 0
 
 
-def test_a_deadline_cannot_be_set_for_an_expired_id() -> None:
+def test_with_exactly_once_delivery_an_expired_ack_id_gets_no_new_deadline() -> None:
     """The lease can be neither extended nor ended."""
     broker = exactly_once()
     broker.publish("a")
@@ -132,7 +132,7 @@ def test_a_deadline_cannot_be_set_for_an_expired_id() -> None:
 # ---- over gRPC -----------------------------------------------------------------------------------
 
 
-def test_the_status_tells_of_each_id(wire: Wire) -> None:
+def test_an_exactly_once_error_reports_the_result_of_each_ack_id(wire: Wire) -> None:
     """An ErrorInfo names every ID. The valid ones are acknowledged, and their repeat succeeds.
 
     Official clients count an ID that such an error does not name as failed.
@@ -157,7 +157,7 @@ def test_the_status_tells_of_each_id(wire: Wire) -> None:
     wire.acknowledge(by_data["1"], by_data["free"])
 
 
-def test_a_stream_confirms_each_id(wire: Wire) -> None:
+def test_a_stream_with_exactly_once_delivery_confirms_each_ack_id(wire: Wire) -> None:
     """The results are acknowledged, invalid, and out of order."""
     wire.create(enable_exactly_once_delivery=True, enable_message_ordering=True)
     wire.publish("1", "2", "3", key="k")
@@ -178,7 +178,9 @@ def test_a_stream_confirms_each_id(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_without_it_nothing_is_an_error(wire: Wire, ordered: bool) -> None:
+def test_without_exactly_once_delivery_a_stale_ack_id_is_no_error(
+    wire: Wire, ordered: bool
+) -> None:
     """A stale ID is ignored."""
     wire.create(enable_message_ordering=ordered)
     wire.publish("1", "2", key="k")

@@ -28,8 +28,8 @@ def is_there(broker: Broker) -> bool:
         return False
 
 
-def test_an_unused_subscription_expires() -> None:
-    """It is deleted exactly on time, with its backlog. Its topic stays."""
+def test_an_unused_subscription_expires_after_its_ttl() -> None:
+    """The subscription is deleted exactly on time, with its backlog. Its topic stays."""
     broker = with_ttl(2)
     broker.publish("a")
     broker.advance(2 * DAY - 1)
@@ -42,7 +42,7 @@ def test_an_unused_subscription_expires() -> None:
     assert broker.backlog == 0
 
 
-def test_by_default_it_takes_31_days() -> None:
+def test_a_subscription_expires_after_31_days_by_default() -> None:
     """The production service returns this value, too."""
     broker = Broker()
     assert broker.engine.get_subscription(SUBSCRIPTION).expiration_policy.ttl.seconds == 31 * DAY
@@ -52,8 +52,8 @@ def test_by_default_it_takes_31_days() -> None:
     assert not is_there(broker)
 
 
-def test_a_policy_without_ttl_means_never() -> None:
-    """This holds however long the subscription is unused."""
+def test_an_expiration_policy_without_ttl_never_expires_the_subscription() -> None:
+    """The rule holds however long the subscription is unused."""
     broker = Broker(expiration_policy=pubsub.ExpirationPolicy())
     broker.advance(1000 * DAY)
     assert is_there(broker)
@@ -75,7 +75,7 @@ def calls(broker: Broker) -> list[Any]:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_every_call_is_a_use(number: int) -> None:
+def test_every_call_on_a_subscription_restarts_its_ttl(number: int) -> None:
     """The ttl starts again."""
     broker = with_ttl(2)
     broker.publish("a")
@@ -89,7 +89,7 @@ def test_every_call_is_a_use(number: int) -> None:
     assert is_there(broker)
 
 
-def test_a_connected_consumer_is_a_use() -> None:
+def test_a_connected_consumer_keeps_its_subscription_from_expiring() -> None:
     """The ttl starts when the last consumer leaves."""
     broker = with_ttl(2)
     consumer = broker.join()
@@ -102,7 +102,7 @@ def test_a_connected_consumer_is_a_use() -> None:
     assert not is_there(broker)
 
 
-def test_a_shorter_policy_counts_from_its_making() -> None:
+def test_a_shorter_expiration_policy_counts_from_the_update() -> None:
     """An update counts as a use."""
     broker = Broker()
     broker.advance(10 * DAY)

@@ -12,8 +12,8 @@ from tests.emulator.wire import Wire, data_of
 RED = 'attributes.color = "red"'
 
 
-def test_only_what_matches_is_delivered() -> None:
-    """This holds for one publish request and for several."""
+def test_only_messages_that_match_the_filter_are_delivered() -> None:
+    """The rule holds for one publish request and for several."""
     broker = Broker(filter=RED)
     broker.publish("no")
     broker.publish("yes", color="red")
@@ -22,7 +22,7 @@ def test_only_what_matches_is_delivered() -> None:
     assert broker.join().take_data() == ["yes"]
 
 
-def test_each_subscription_has_its_own() -> None:
+def test_each_subscription_of_a_topic_has_its_own_filter() -> None:
     """A message that one filter excludes may match another."""
     broker = Broker(filter=RED)
     other = f"{PROJECT}/subscriptions/all"
@@ -32,14 +32,14 @@ def test_each_subscription_has_its_own() -> None:
     assert (broker.backlog, broker.engine.backlog(other)) == (1, 2)
 
 
-def test_what_is_kept_back_takes_no_room() -> None:
-    """No subscription keeps it."""
+def test_messages_excluded_by_a_filter_take_no_memory() -> None:
+    """No subscription keeps such a message."""
     broker = Broker(filter=RED)
     broker.publish("x" * 1000)
     assert broker.engine.kept_bytes == 0
 
 
-def test_what_is_kept_back_does_not_hold_up_its_key() -> None:
+def test_a_message_excluded_by_a_filter_does_not_block_its_ordering_key() -> None:
     """The next message of the key is delivered as if it were the first."""
     broker = Broker(filter=RED, enable_message_ordering=True)
     broker.publish("1", key="k", color="red")
@@ -49,8 +49,8 @@ def test_what_is_kept_back_does_not_hold_up_its_key() -> None:
     assert [got.data for got in consumer.take()] == ["1", "3"]
 
 
-def test_a_waiting_consumer_sleeps_on() -> None:
-    """It is not woken for an excluded message."""
+def test_a_message_excluded_by_a_filter_wakes_no_consumer() -> None:
+    """A waiting consumer is woken only for a message that matches."""
     broker = Broker(filter=RED)
     consumer = broker.join()
     assert consumer.take() == []
@@ -60,8 +60,8 @@ def test_a_waiting_consumer_sleeps_on() -> None:
     assert consumer.wakes == 1
 
 
-def test_a_seek_brings_back_only_what_matches() -> None:
-    """This holds for retained messages and for unacknowledged ones."""
+def test_a_seek_restores_only_messages_that_match_the_filter() -> None:
+    """The rule holds for retained messages and for unacknowledged ones."""
     broker = Broker(filter=RED, retain_acked_messages=True)
     broker.publish("no")
     broker.publish("yes", color="red")
@@ -73,7 +73,7 @@ def test_a_seek_brings_back_only_what_matches() -> None:
 
 
 @pytest.mark.parametrize("text", ["color", 'attributes.color = "red', "attributes:a AND"])
-def test_a_bad_filter_is_refused(text: str) -> None:
+def test_an_invalid_filter_is_refused(text: str) -> None:
     """The subscription is not created."""
     broker = Broker()
     name = f"{PROJECT}/subscriptions/other"
@@ -82,7 +82,7 @@ def test_a_bad_filter_is_refused(text: str) -> None:
     broker.engine.create_subscription(pubsub.Subscription(name=name, topic=TOPIC))
 
 
-def test_a_filter_works_on_the_wire(wire: Wire) -> None:
+def test_a_filter_applies_to_publish_and_pull_over_grpc(wire: Wire) -> None:
     """The test covers publish and pull."""
     wire.create(filter='hasPrefix(attributes.color, "r")')
     messages = [

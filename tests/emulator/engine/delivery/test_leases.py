@@ -10,7 +10,7 @@ from pullstream_protocol.clock import SYSTEM_CLOCK, ManualClock
 from tests.emulator.broker import Broker, new_engine
 
 
-def test_a_leased_message_is_nobody_elses() -> None:
+def test_a_leased_message_goes_to_no_other_consumer() -> None:
     """The lease ends exactly at its deadline."""
     broker = Broker()
     broker.publish("a")
@@ -23,7 +23,7 @@ def test_a_leased_message_is_nobody_elses() -> None:
 
 
 def test_each_delivery_has_a_new_ack_id() -> None:
-    """This distinguishes a late answer to an earlier delivery from an answer to the newest."""
+    """The ID distinguishes a late answer to an earlier delivery from an answer to the newest."""
     broker = Broker()
     broker.publish("a")
     consumer = broker.join()
@@ -35,8 +35,8 @@ def test_each_delivery_has_a_new_ack_id() -> None:
     assert len(seen) == 3
 
 
-def test_an_acknowledged_message_does_not_come_back() -> None:
-    """It comes back neither after its deadline nor when its consumer leaves."""
+def test_an_acknowledged_message_is_not_redelivered() -> None:
+    """The message comes back neither after its deadline nor when its consumer leaves."""
     broker = Broker()
     broker.publish("a")
     consumer = broker.join()
@@ -46,7 +46,7 @@ def test_an_acknowledged_message_does_not_come_back() -> None:
     assert (broker.join().take_data(), broker.backlog) == ([], 0)
 
 
-def test_a_nacked_message_comes_back_at_once() -> None:
+def test_a_nacked_message_is_redelivered_at_once() -> None:
     """A deadline of 0 seconds is a nack."""
     broker = Broker()
     broker.publish("a")
@@ -55,8 +55,8 @@ def test_a_nacked_message_comes_back_at_once() -> None:
     assert consumer.take_data() == ["a"]
 
 
-def test_a_new_deadline_counts_from_now() -> None:
-    """It lengthens or shortens a lease, and a later one replaces it."""
+def test_a_modified_ack_deadline_counts_from_the_modification() -> None:
+    """The new deadline lengthens or shortens a lease, and a later one replaces it."""
     broker = Broker()
     broker.publish("a")
     consumer = broker.join(deadline=10)
@@ -73,7 +73,7 @@ def test_a_new_deadline_counts_from_now() -> None:
 
 
 def test_a_shortened_lease_ends_early() -> None:
-    """This holds even if nothing else was due earlier."""
+    """The rule holds even if nothing else was due earlier."""
     broker = Broker()
     broker.publish("a")
     consumer = broker.join(deadline=600)
@@ -82,7 +82,7 @@ def test_a_shortened_lease_ends_early() -> None:
     assert consumer.take_data() == ["a"]
 
 
-def test_an_extension_is_for_one_delivery() -> None:
+def test_a_lease_extension_applies_to_one_delivery_only() -> None:
     """The next lease of the message has the default length again."""
     broker = Broker()
     broker.publish("a")
@@ -95,7 +95,7 @@ def test_an_extension_is_for_one_delivery() -> None:
     assert consumer.take_data() == ["a"]
 
 
-def test_leases_of_different_lengths_end_each_in_their_time() -> None:
+def test_leases_of_different_lengths_each_end_at_their_own_deadline() -> None:
     """The order in which they were granted does not matter."""
     broker = Broker()
     broker.publish("a", "b", "c")
@@ -110,8 +110,8 @@ def test_leases_of_different_lengths_end_each_in_their_time() -> None:
     assert ended == ["b", "c", "a"]
 
 
-def test_the_engine_tells_its_owner_when_it_is_due() -> None:
-    """It reports each time that is earlier than all reported ones."""
+def test_the_engine_reports_its_next_due_time_to_its_owner() -> None:
+    """The engine reports each time that is earlier than all reported ones."""
     told: list[float] = []
     clock = ManualClock()
     broker = Broker(clock, engine=new_engine(clock, on_due=told.append))
@@ -126,7 +126,7 @@ def test_the_engine_tells_its_owner_when_it_is_due() -> None:
     assert broker.engine.next_due() == 60
 
 
-def test_a_broker_at_work_keeps_no_past_moments() -> None:
+def test_a_busy_engine_keeps_no_past_due_times() -> None:
     """An announced time that an earlier one has replaced is forgotten when it is over."""
     broker = Broker()
     broker.publish("long", "short")
@@ -140,7 +140,7 @@ def test_a_broker_at_work_keeps_no_past_moments() -> None:
     assert len(broker.engine._timetable) < 100
 
 
-def test_one_message_wakes_one_consumer() -> None:
+def test_one_published_message_wakes_one_consumer() -> None:
     """Of the consumers with room it is the one that has waited longest."""
     broker = Broker()
     broker.publish("a")
@@ -155,7 +155,7 @@ def test_one_message_wakes_one_consumer() -> None:
     assert [first.take_data(), second.take_data()] == [["b"], ["c"]]
 
 
-def test_bytes_just_at_the_limit_are_enough() -> None:
+def test_a_consumer_just_below_its_byte_limit_receives_another_message() -> None:
     """As with messages, a consumer has room while it has less than its limit."""
     broker = Broker()
     broker.publish("a", "b")
@@ -166,7 +166,7 @@ def test_bytes_just_at_the_limit_are_enough() -> None:
     assert consumer.take() == []
 
 
-def test_redeliveries_and_the_backlog_take_turns() -> None:
+def test_redeliveries_and_new_messages_take_turns() -> None:
     """A poison message does not starve new messages, and they do not starve a redelivery."""
     broker = Broker()
     broker.publish("bad", "1", "2", "3")
@@ -183,7 +183,7 @@ def test_redeliveries_and_the_backlog_take_turns() -> None:
     assert order.index("1") < order.index("2")
 
 
-def test_given_back_is_not_failed() -> None:
+def test_a_leaving_consumer_returns_its_messages_without_a_failed_attempt() -> None:
     """The messages of a leaving consumer are ready at once, in order, and no attempt is counted."""
     broker = Broker()
     broker.publish("a", "b", "c")
@@ -194,7 +194,7 @@ def test_given_back_is_not_failed() -> None:
     assert [(g.data, g.failed_before) for g in broker.join().take()] == [("a", 0), ("c", 0)]
 
 
-def test_nacked_and_expired_is_failed() -> None:
+def test_nacks_and_expired_leases_count_as_delivery_attempts() -> None:
     """Both count as attempts."""
     broker = Broker()
     broker.publish("a")
@@ -205,7 +205,7 @@ def test_nacked_and_expired_is_failed() -> None:
     assert [g.failed_before for g in consumer.take()] == [2]
 
 
-def test_an_answered_pull_keeps_its_leases() -> None:
+def test_the_leases_of_an_answered_pull_stay_with_its_caller() -> None:
     """The call ends with its answer. The caller keeps the leases."""
     broker = Broker()
     broker.publish("a")
@@ -217,7 +217,7 @@ def test_an_answered_pull_keeps_its_leases() -> None:
     assert broker.backlog == 0
 
 
-def test_freezegun_moves_leases() -> None:
+def test_freezegun_controls_the_expiry_of_leases() -> None:
     """The engine uses the real clock, which a user's test may have frozen."""
     start = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
     with freezegun.freeze_time(start) as frozen:

@@ -30,8 +30,8 @@ def comes_after(broker: Broker, consumer: ConsumerDriver, seconds: float) -> Non
     assert consumer.wakes == wakes + 1
 
 
-def test_the_wait_doubles_up_to_its_maximum() -> None:
-    """It doubles after every failed attempt of the message."""
+def test_the_retry_backoff_doubles_up_to_its_maximum() -> None:
+    """The backoff doubles after every failed attempt of the message."""
     broker = with_policy(2, 7)
     broker.publish("bad")
     consumer = broker.join(deadline=600)
@@ -40,8 +40,8 @@ def test_the_wait_doubles_up_to_its_maximum() -> None:
         comes_after(broker, consumer, wait)
 
 
-def test_an_expired_lease_is_followed_by_a_wait() -> None:
-    """This is the same as for a nack."""
+def test_an_expired_lease_is_followed_by_the_retry_backoff() -> None:
+    """The backoff is the same as for a nack."""
     broker = with_policy(5, 600)
     broker.publish("slow")
     consumer = broker.join(deadline=10)
@@ -50,7 +50,7 @@ def test_an_expired_lease_is_followed_by_a_wait() -> None:
     comes_after(broker, consumer, 5)
 
 
-def test_what_is_given_back_does_not_wait() -> None:
+def test_a_message_returned_by_a_leaving_consumer_has_no_retry_backoff() -> None:
     """Its consumer has left, which is not a failure."""
     broker = with_policy(100, 600)
     broker.publish("a")
@@ -61,7 +61,7 @@ def test_what_is_given_back_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize(("minimum", "maximum"), [(0, 600), (0, 0)])
-def test_without_a_minimum_there_is_no_wait(minimum: int, maximum: int) -> None:
+def test_a_retry_policy_with_a_minimum_of_zero_has_no_backoff(minimum: int, maximum: int) -> None:
     """Twice zero is zero."""
     broker = with_policy(minimum, maximum)
     broker.publish("a")
@@ -71,7 +71,7 @@ def test_without_a_minimum_there_is_no_wait(minimum: int, maximum: int) -> None:
         assert consumer.wakes == 0
 
 
-def test_others_do_not_wait_for_it() -> None:
+def test_other_messages_do_not_wait_for_the_backoff_of_a_failed_one() -> None:
     """The delay belongs to one message."""
     broker = with_policy(10, 600)
     broker.publish("bad", "good")
@@ -83,8 +83,8 @@ def test_others_do_not_wait_for_it() -> None:
     assert consumer.take_data() == ["new"]
 
 
-def test_a_key_waits_for_its_failed_message() -> None:
-    """No message of the key is delivered before that. Other keys continue."""
+def test_an_ordering_key_waits_for_the_backoff_of_its_failed_message() -> None:
+    """No message of the key is delivered before its end. Other keys continue."""
     broker = with_policy(10, 600, enable_message_ordering=True)
     broker.publish("1", "2", key="k")
     broker.publish("x", key="x")
@@ -101,7 +101,7 @@ def test_a_key_waits_for_its_failed_message() -> None:
     assert consumer.take_data() == ["1", "2", "3"]
 
 
-def test_a_key_waits_from_the_failure_on() -> None:
+def test_the_backoff_of_an_ordering_key_counts_from_the_failure() -> None:
     """The leases of the later messages end at the same time, and cause no further delay."""
     broker = with_policy(30, 600, enable_message_ordering=True)
     broker.publish("1", "2", key="k")
@@ -114,7 +114,7 @@ def test_a_key_waits_from_the_failure_on() -> None:
     assert consumer.take_data() == ["1", "2"]
 
 
-def test_an_earlier_failure_prolongs_the_wait_of_its_key() -> None:
+def test_a_failure_of_an_earlier_message_prolongs_the_backoff_of_its_key() -> None:
     """Both messages have failed, so the key waits for the longer delay."""
     broker = with_policy(30, 600, enable_message_ordering=True)
     broker.publish("1", "2", key="k")
@@ -129,7 +129,7 @@ def test_an_earlier_failure_prolongs_the_wait_of_its_key() -> None:
     assert consumer.take_data() == ["1", "2"]
 
 
-def test_a_late_acknowledgement_ends_the_wait() -> None:
+def test_a_late_acknowledgement_ends_the_retry_backoff() -> None:
     """The message is not delivered again."""
     broker = with_policy(10, 600)
     broker.publish("a")
@@ -141,8 +141,8 @@ def test_a_late_acknowledgement_ends_the_wait() -> None:
     assert (consumer.take(), broker.backlog) == ([], 0)
 
 
-def test_the_engine_is_due_when_the_wait_is_over() -> None:
-    """So its owner wakes up in time."""
+def test_the_engine_is_due_at_the_end_of_a_retry_backoff() -> None:
+    """The owner wakes up in time."""
     broker = with_policy(3, 600)
     broker.publish("a")
     consumer = broker.join(deadline=600)
@@ -150,7 +150,7 @@ def test_the_engine_is_due_when_the_wait_is_over() -> None:
     assert broker.engine.next_due() == 3
 
 
-def test_a_policy_that_goes_leaves_what_waits() -> None:
+def test_removing_a_retry_policy_does_not_shorten_a_running_backoff() -> None:
     """A change of the policy applies to later failures."""
     broker = with_policy(50, 600)
     broker.publish("a")
@@ -166,7 +166,7 @@ def test_a_policy_that_goes_leaves_what_waits() -> None:
 
 
 @pytest.mark.parametrize("holder", ["stays", "leaves"])
-def test_the_end_of_a_keys_wait_is_announced(holder: str) -> None:
+def test_the_end_of_the_backoff_of_a_key_wakes_a_consumer(holder: str) -> None:
     """The holder gets the key then. If it has left, any other consumer does."""
     broker = with_policy(10, 10, enable_message_ordering=True)
     broker.publish("1", "2", key="k")
@@ -182,7 +182,9 @@ def test_the_end_of_a_keys_wait_is_announced(holder: str) -> None:
 
 
 @given(minimum=st.floats(0, 600), more=st.floats(0, 600), attempts=st.integers(1, 10_000))
-def test_every_wait_is_between_the_bounds(minimum: float, more: float, attempts: int) -> None:
+def test_every_retry_backoff_is_between_the_minimum_and_the_maximum(
+    minimum: float, more: float, attempts: int
+) -> None:
     """Each delay is at least as long as the previous one, however often the message fails."""
     policy = RetryPolicy(minimum, minimum + more)
     assert minimum <= policy.delay(attempts) <= policy.delay(attempts + 1) <= minimum + more

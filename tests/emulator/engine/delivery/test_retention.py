@@ -31,7 +31,7 @@ def seek_to_the_beginning(broker: Broker) -> None:
 # ---- unacknowledged messages ---------------------------------------------------------------------
 
 
-def test_what_nobody_takes_is_dropped_in_the_end() -> None:
+def test_unacknowledged_messages_are_dropped_after_their_retention() -> None:
     """The message is dropped exactly on time. Younger messages stay."""
     broker = Broker(message_retention_duration=minutes(10))
     broker.publish("old")
@@ -44,8 +44,8 @@ def test_what_nobody_takes_is_dropped_in_the_end() -> None:
     assert broker.join().take_data() == ["young"]
 
 
-def test_a_leased_message_may_still_be_acknowledged() -> None:
-    """Its consumer is handling it. It is not delivered again."""
+def test_a_leased_message_past_its_retention_may_still_be_acknowledged() -> None:
+    """Its consumer is handling it. The message is not delivered again."""
     broker = Broker(message_retention_duration=minutes(10))
     broker.publish("a", "b")
     consumer = broker.join(deadline=600)
@@ -59,7 +59,7 @@ def test_a_leased_message_may_still_be_acknowledged() -> None:
     assert (consumer.take(), broker.backlog) == ([], 0)
 
 
-def test_a_message_that_waits_for_its_backoff_grows_old_too() -> None:
+def test_a_message_in_retry_backoff_is_dropped_after_its_retention() -> None:
     """The same holds for a message that has returned to the queue."""
     policy = pubsub.RetryPolicy(
         minimum_backoff=Duration(seconds=600), maximum_backoff=Duration(seconds=600)
@@ -75,8 +75,8 @@ def test_a_message_that_waits_for_its_backoff_grows_old_too() -> None:
     assert consumer.take() == []
 
 
-def test_a_key_loses_its_old_messages() -> None:
-    """They may be in a queue, leased, or waiting behind a lease."""
+def test_old_messages_of_an_ordering_key_are_dropped_after_their_retention() -> None:
+    """The messages may be in a queue, leased, or waiting behind a lease."""
     broker = Broker(message_retention_duration=minutes(10), enable_message_ordering=True)
     broker.publish("1", "2", key="k")
     broker.publish("x", key="x")
@@ -91,8 +91,8 @@ def test_a_key_loses_its_old_messages() -> None:
     assert consumer.take_data() == ["3"]
 
 
-def test_a_failed_key_drops_what_became_too_old_meanwhile() -> None:
-    """It starts again at the first message that is young enough."""
+def test_a_failed_ordering_key_restarts_at_its_first_message_within_retention() -> None:
+    """Messages that became too old during the lease are dropped."""
     broker = Broker(message_retention_duration=minutes(10), enable_message_ordering=True)
     broker.publish("old", key="k")
     broker.advance(5 * MINUTE)
@@ -107,8 +107,8 @@ def test_a_failed_key_drops_what_became_too_old_meanwhile() -> None:
     assert broker.backlog == 1
 
 
-def test_a_shorter_retention_holds_at_once() -> None:
-    """It applies to existing messages."""
+def test_a_shorter_retention_applies_to_existing_messages_at_once() -> None:
+    """The engine drops them at its next turn."""
     broker = Broker()
     broker.publish("a")
     broker.advance(20 * MINUTE)
@@ -119,7 +119,7 @@ def test_a_shorter_retention_holds_at_once() -> None:
     assert broker.backlog == 0
 
 
-def test_a_longer_retention_of_the_topic_counts() -> None:
+def test_a_longer_topic_retention_takes_precedence_over_the_subscription_s() -> None:
     """Subscriptions can always use the messages that the topic retains."""
     broker = Broker(
         topic={"message_retention_duration": minutes(30)},
@@ -132,7 +132,7 @@ def test_a_longer_retention_of_the_topic_counts() -> None:
     assert broker.backlog == 0
 
 
-def test_what_is_dropped_frees_its_memory() -> None:
+def test_messages_dropped_by_retention_free_their_memory() -> None:
     """An acknowledgement does the same."""
     broker = Broker(message_retention_duration=minutes(10))
     broker.publish("a" * 1000)
@@ -144,7 +144,7 @@ def test_what_is_dropped_frees_its_memory() -> None:
 # ---- acknowledged messages -----------------------------------------------------------------------
 
 
-def test_acknowledged_messages_are_kept_on_request() -> None:
+def test_a_subscription_that_retains_acked_messages_can_seek_back_to_them() -> None:
     """A seek makes them unacknowledged again, in order, within the retention."""
     broker = Broker(retain_acked_messages=True, message_retention_duration=minutes(10))
     broker.publish("1")
@@ -159,8 +159,8 @@ def test_acknowledged_messages_are_kept_on_request() -> None:
     assert consumer.take_data() == ["2", "3"]
 
 
-def test_acknowledged_messages_are_gone_otherwise() -> None:
-    """They are removed."""
+def test_acknowledged_messages_are_removed_by_default() -> None:
+    """A seek does not restore them."""
     broker = Broker()
     broker.publish("1")
     broker.acknowledge(*broker.join().take())
@@ -169,7 +169,7 @@ def test_acknowledged_messages_are_gone_otherwise() -> None:
     assert broker.backlog == 0
 
 
-def test_to_retain_may_be_asked_for_later() -> None:
+def test_retain_acked_messages_can_be_switched_on_and_off_by_an_update() -> None:
     """The setting applies to messages that are unacknowledged then.
 
     It can be switched off again.
@@ -189,7 +189,7 @@ def test_to_retain_may_be_asked_for_later() -> None:
     assert broker.engine.kept_bytes == 0
 
 
-def test_only_a_subscription_that_begins_to_retain_adds_to_the_history() -> None:
+def test_only_an_update_that_begins_retention_goes_through_the_history() -> None:
     """Other changes of the settings do not go through the retained messages."""
     broker = Broker(retain_acked_messages=True, message_retention_duration=minutes(20))
     broker.publish("1", "2")
@@ -204,7 +204,7 @@ def test_only_a_subscription_that_begins_to_retain_adds_to_the_history() -> None
     assert [record.seq for record in history] == [1, 2]
 
 
-def test_a_topic_retains_for_all_its_subscriptions() -> None:
+def test_messages_retained_by_a_topic_serve_all_its_subscriptions() -> None:
     """A subscription that is created later can seek to messages from before its creation."""
     broker = Broker(topic={"message_retention_duration": minutes(30)})
     broker.engine.delete_subscription(SUBSCRIPTION)
@@ -220,7 +220,7 @@ def test_a_topic_retains_for_all_its_subscriptions() -> None:
     assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
 
 
-def test_a_history_that_is_due_is_dropped_at_any_fraction_of_a_millisecond() -> None:
+def test_due_history_is_dropped_at_any_fraction_of_a_millisecond() -> None:
     """Otherwise an advance of the clock, which does all due work, would not end."""
     retention = Duration(seconds=600, nanos=123_456_789)
     for hundredths in range(40):
@@ -236,7 +236,7 @@ def test_a_history_that_is_due_is_dropped_at_any_fraction_of_a_millisecond() -> 
         assert broker.engine.kept_bytes == 0
 
 
-def test_what_one_subscription_retains_is_not_anothers() -> None:
+def test_a_seek_does_not_restore_messages_retained_by_another_subscription() -> None:
     """Without retention on the subscription or the topic a seek restores nothing."""
     broker = Broker()
     broker.engine.create_subscription(
@@ -250,8 +250,8 @@ def test_what_one_subscription_retains_is_not_anothers() -> None:
     assert broker.backlog == 0
 
 
-def test_subscriptions_tell_their_topics_retention() -> None:
-    """They show it at creation and after a change, but not after the topic is deleted."""
+def test_a_subscription_shows_the_message_retention_of_its_topic() -> None:
+    """The field is set at creation and after a change, but not after the topic is deleted."""
     broker = Broker(topic={"message_retention_duration": minutes(30)})
 
     def told() -> int:

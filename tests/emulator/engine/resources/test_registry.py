@@ -42,7 +42,7 @@ def populated(engine: Engine) -> Engine:
     ("collection", "make"),
     [("topics", create_topic), ("subscriptions", subscribe), ("snapshots", take_snapshot)],
 )
-def test_a_project_has_only_so_many(
+def test_the_number_of_resources_of_a_project_is_limited(
     populated: Engine,
     monkeypatch: pytest.MonkeyPatch,
     collection: str,
@@ -61,7 +61,7 @@ def test_a_project_has_only_so_many(
     make(populated, "full", "three")
 
 
-def test_a_topic_has_only_so_many_subscriptions(
+def test_the_number_of_subscriptions_of_a_topic_is_limited(
     populated: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Subscriptions of all projects count."""
@@ -74,7 +74,7 @@ def test_a_topic_has_only_so_many_subscriptions(
 @pytest.mark.parametrize(
     "settings", [{"push_config": PUSH}, {"bigquery_config": BIGQUERY}], ids=["push", "export"]
 )
-def test_exactly_once_delivery_is_for_pull_only(
+def test_a_push_or_export_subscription_cannot_have_exactly_once_delivery(
     populated: Engine, settings: dict[str, pubsub.PushConfig]
 ) -> None:
     """Only a consumer that pulls can get the result of its acknowledgement."""
@@ -101,7 +101,7 @@ def test_exactly_once_delivery_is_for_pull_only(
     assert populated.get_subscription(SUBSCRIPTION) == before
 
 
-def test_exactly_once_delivery_does_not_become_push(populated: Engine) -> None:
+def test_an_exactly_once_subscription_cannot_become_a_push_subscription(populated: Engine) -> None:
     """A user must switch it off first."""
     request = pubsub.UpdateSubscriptionRequest(
         subscription=pubsub.Subscription(name=SUBSCRIPTION, enable_exactly_once_delivery=True)

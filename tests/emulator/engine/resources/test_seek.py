@@ -36,7 +36,7 @@ def acknowledge_all(broker: Broker) -> None:
 # ---- to a time -----------------------------------------------------------------------------------
 
 
-def test_forward_acknowledges_what_is_older() -> None:
+def test_a_seek_forward_acknowledges_older_messages() -> None:
     """Messages published at that time or later stay."""
     broker = Broker()
     broker.publish("1")
@@ -49,7 +49,7 @@ def test_forward_acknowledges_what_is_older() -> None:
     assert broker.join().take_data() == ["2", "3"]
 
 
-def test_into_the_future_purges() -> None:
+def test_a_seek_into_the_future_purges_the_backlog() -> None:
     """Messages that are published later are delivered."""
     broker = Broker()
     broker.publish("1", "2")
@@ -59,8 +59,8 @@ def test_into_the_future_purges() -> None:
     assert broker.join().take_data() == ["3"]
 
 
-def test_back_brings_what_is_retained() -> None:
-    """They come in the order of publishing, before the waiting messages."""
+def test_a_seek_back_restores_retained_messages() -> None:
+    """The messages come in the order of publishing, before the waiting messages."""
     broker = Broker(retain_acked_messages=True)
     broker.publish("1")
     broker.advance(10)
@@ -72,8 +72,8 @@ def test_back_brings_what_is_retained() -> None:
     assert broker.join().take_data() == ["2", "3", "4"]
 
 
-def test_between_two_milliseconds() -> None:
-    """A time just after that of a message acknowledges it."""
+def test_a_seek_to_just_after_a_publish_time_acknowledges_that_message() -> None:
+    """One nanosecond makes the difference."""
     broker = Broker()
     broker.publish("1")
     request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
@@ -85,7 +85,7 @@ def test_between_two_milliseconds() -> None:
     assert broker.backlog == 0
 
 
-def test_what_comes_back_counts_from_the_start() -> None:
+def test_a_message_restored_by_a_seek_starts_with_zero_delivery_attempts() -> None:
     """Its attempts start at zero, and its old ack ID is stale."""
     broker = Broker(retain_acked_messages=True)
     broker.publish("1")
@@ -99,7 +99,7 @@ def test_what_comes_back_counts_from_the_start() -> None:
     assert new.failed_before == 0
 
 
-def test_every_lease_ends() -> None:
+def test_a_seek_ends_every_lease() -> None:
     """An acknowledgement that is sent before the seek does not count: the message comes again."""
     broker = Broker()
     broker.publish("old")
@@ -113,8 +113,8 @@ def test_every_lease_ends() -> None:
     assert [(got.data, got.failed_before) for got in consumer.take()] == [("new", 0), ("next", 0)]
 
 
-def test_a_late_acknowledgement_is_too_late() -> None:
-    """This holds even if the message still waits for redelivery."""
+def test_a_late_acknowledgement_after_a_seek_has_no_effect() -> None:
+    """The rule holds even if the message still waits for redelivery."""
     broker = Broker()
     broker.publish("a")
     (late,) = broker.join(deadline=10).take()
@@ -124,7 +124,7 @@ def test_a_late_acknowledgement_is_too_late() -> None:
     assert broker.backlog == 1
 
 
-def test_a_sleeping_consumer_is_woken() -> None:
+def test_a_seek_back_wakes_a_waiting_consumer() -> None:
     """There are messages for it again."""
     broker = Broker(retain_acked_messages=True)
     broker.publish("1")
@@ -135,7 +135,7 @@ def test_a_sleeping_consumer_is_woken() -> None:
     assert consumer.wakes == 1
 
 
-def test_a_key_starts_again_at_what_comes_back() -> None:
+def test_a_seek_back_restarts_an_ordering_key_at_the_restored_messages() -> None:
     """Messages come in order. The lease of a later message ends."""
     broker = Broker(retain_acked_messages=True, enable_message_ordering=True)
     broker.publish("1", "2", "3", key="k")
@@ -150,7 +150,7 @@ def test_a_key_starts_again_at_what_comes_back() -> None:
     assert again == ["1", "2", "3", "4"]
 
 
-def test_a_key_forgets_what_is_older() -> None:
+def test_a_seek_forward_drops_older_messages_of_an_ordering_key() -> None:
     """The later messages continue in order."""
     broker = Broker(enable_message_ordering=True)
     broker.publish("1", key="k")
@@ -163,7 +163,7 @@ def test_a_key_forgets_what_is_older() -> None:
     assert broker.backlog == 2
 
 
-def test_every_backoff_ends() -> None:
+def test_a_seek_ends_every_retry_backoff() -> None:
     """Unfinished messages are ready at once.
 
     The others do not return at the end of their backoff.
@@ -184,8 +184,8 @@ def test_every_backoff_ends() -> None:
 # ---- to a snapshot -------------------------------------------------------------------------------
 
 
-def test_a_snapshot_brings_back_its_backlog() -> None:
-    """It contains the messages that were unacknowledged then, and all later ones."""
+def test_a_seek_to_a_snapshot_restores_its_backlog() -> None:
+    """The backlog contains the messages that were unacknowledged then, and all later ones."""
     broker = Broker()
     broker.publish("acked")
     acknowledge_all(broker)
@@ -197,7 +197,7 @@ def test_a_snapshot_brings_back_its_backlog() -> None:
     assert broker.join().take_data() == ["1", "2", "3"]
 
 
-def test_a_snapshot_acknowledges_what_it_had_not() -> None:
+def test_a_seek_to_a_snapshot_acknowledges_messages_outside_its_backlog() -> None:
     """The backlog was larger than the snapshot."""
     broker = Broker(retain_acked_messages=True)
     broker.publish("1", "2")
@@ -210,8 +210,8 @@ def test_a_snapshot_acknowledges_what_it_had_not() -> None:
     assert broker.join().take_data() == ["3"]
 
 
-def test_leased_messages_belong_to_a_snapshot() -> None:
-    """They are not acknowledged."""
+def test_a_snapshot_contains_leased_messages() -> None:
+    """Leased messages are not acknowledged."""
     broker = Broker()
     broker.publish("1")
     consumer = broker.join(deadline=600)
@@ -222,7 +222,7 @@ def test_leased_messages_belong_to_a_snapshot() -> None:
     assert consumer.take_data() == ["1"]
 
 
-def test_a_snapshot_serves_again_and_again() -> None:
+def test_a_snapshot_can_be_the_target_of_several_seeks() -> None:
     """A seek does not change the snapshot."""
     broker = Broker()
     broker.publish("1")
@@ -237,7 +237,7 @@ def test_a_snapshot_serves_again_and_again() -> None:
 # ---- refusals ------------------------------------------------------------------------------------
 
 
-def test_a_seek_has_a_target() -> None:
+def test_a_seek_without_a_target_is_refused() -> None:
     """Without a target nothing changes."""
     broker = Broker()
     broker.publish("1")
@@ -247,8 +247,8 @@ def test_a_seek_has_a_target() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "nanos"), [(2**62, 0), (-(2**62), 0), (0, -1), (0, 10**9)])
-def test_a_time_must_be_one(seconds: int, nanos: int) -> None:
-    """It must be within the years of a Timestamp."""
+def test_a_seek_to_an_invalid_time_is_refused(seconds: int, nanos: int) -> None:
+    """The time must be within the years of a Timestamp."""
     broker = Broker()
     broker.publish("1")
     request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
@@ -259,7 +259,7 @@ def test_a_time_must_be_one(seconds: int, nanos: int) -> None:
     assert broker.backlog == 1
 
 
-def test_what_is_missing_is_named() -> None:
+def test_a_seek_names_the_missing_subscription_or_snapshot_in_its_error() -> None:
     """The subscription is checked first."""
     broker = Broker()
     for subscription, snapshot, short in (
@@ -271,7 +271,7 @@ def test_what_is_missing_is_named() -> None:
             broker.engine.seek(request)
 
 
-def test_a_snapshot_of_another_topic_does_not_fit() -> None:
+def test_a_seek_to_a_snapshot_of_another_topic_is_refused() -> None:
     """Its messages never belonged to this subscription."""
     broker = Broker()
     take_snapshot(broker)

@@ -40,7 +40,7 @@ def lifetime(broker: Broker) -> float:
     return expires.seconds + expires.nanos / 1e9 - broker.clock.now()
 
 
-def test_a_snapshot_is_returned_as_it_was_made() -> None:
+def test_a_created_snapshot_is_returned_by_get_snapshot() -> None:
     """The response has its topic and its expiration time."""
     broker = Broker()
     snapshot = create(broker, color="red")
@@ -53,7 +53,7 @@ def test_a_snapshot_is_returned_as_it_was_made() -> None:
     assert lifetime(broker) == 7 * DAY
 
 
-def test_a_snapshot_lives_for_seven_days_less_the_age_of_the_backlog() -> None:
+def test_the_lifetime_of_a_snapshot_is_seven_days_less_the_age_of_the_backlog() -> None:
     """The age is that of the oldest unacknowledged message."""
     broker = Broker()
     broker.publish("acked")
@@ -66,7 +66,7 @@ def test_a_snapshot_lives_for_seven_days_less_the_age_of_the_backlog() -> None:
     assert lifetime(broker) == 6 * DAY
 
 
-def test_one_that_would_die_at_once_is_refused() -> None:
+def test_a_snapshot_that_would_expire_within_an_hour_is_refused() -> None:
     """A snapshot must have at least one hour to live."""
     broker = Broker(message_retention_duration=Duration(seconds=31 * DAY))
     broker.publish("old")
@@ -76,8 +76,8 @@ def test_one_that_would_die_at_once_is_refused() -> None:
     assert listed(broker) == []
 
 
-def test_a_snapshot_expires() -> None:
-    """It expires exactly on time. Messages that only it kept are removed."""
+def test_a_snapshot_expires_after_its_lifetime() -> None:
+    """The snapshot expires exactly on time. Messages that only it kept are removed."""
     broker = Broker()
     broker.publish("a")
     create(broker)
@@ -92,7 +92,7 @@ def test_a_snapshot_expires() -> None:
     assert broker.engine.kept_bytes == 0
 
 
-def test_a_deleted_snapshot_is_gone() -> None:
+def test_a_deleted_snapshot_frees_its_messages() -> None:
     """Messages that only it kept are removed, too."""
     broker = Broker()
     broker.publish("a")
@@ -115,7 +115,7 @@ def test_a_snapshot_outlives_its_subscription() -> None:
     assert broker.join().take_data() == ["a"]
 
 
-def test_a_name_may_be_left_to_the_broker() -> None:
+def test_a_snapshot_without_a_name_gets_a_generated_name() -> None:
     """The name is in the subscription's project."""
     broker = Broker()
     name = create(broker, name="").name
@@ -123,7 +123,7 @@ def test_a_name_may_be_left_to_the_broker() -> None:
     assert listed(broker) == [name]
 
 
-def test_lists_hold_what_is_asked_for() -> None:
+def test_snapshots_are_listed_by_project_and_by_topic() -> None:
     """A list has the snapshots of a project, in pages, or the names of those of a topic."""
     broker = Broker()
     for letter in "cab":
@@ -139,7 +139,7 @@ def test_lists_hold_what_is_asked_for() -> None:
     assert [name[-3:] for name in of_topic.snapshots] == ["ddd", "aaa", "bbb", "ccc"]
 
 
-def test_labels_and_the_end_can_be_changed() -> None:
+def test_labels_and_expire_time_of_a_snapshot_can_be_changed() -> None:
     """Only the named fields change."""
     broker = Broker()
     create(broker, color="red")
@@ -151,8 +151,8 @@ def test_labels_and_the_end_can_be_changed() -> None:
 
 
 @pytest.mark.parametrize("path", ["name", "topic"])
-def test_name_and_topic_cannot(path: str) -> None:
-    """They are its identity."""
+def test_name_and_topic_of_a_snapshot_cannot_be_changed(path: str) -> None:
+    """Name and topic are its identity."""
     broker = Broker()
     create(broker)
     with pytest.raises(InvalidArgument) as refused:
@@ -163,8 +163,8 @@ def test_name_and_topic_cannot(path: str) -> None:
     )
 
 
-def test_an_update_names_something() -> None:
-    """This is the same as for topics and subscriptions."""
+def test_a_snapshot_update_without_a_mask_is_refused() -> None:
+    """The rule is the same as for topics and subscriptions."""
     broker = Broker()
     create(broker)
     with pytest.raises(InvalidArgument, match="UpdateSnapshotRequest must be set"):
@@ -172,8 +172,8 @@ def test_an_update_names_something() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, 0, 7 * DAY + 1])
-def test_an_end_must_be_near_and_to_come(seconds: int) -> None:
-    """The limit is the longest life of a snapshot."""
+def test_the_expire_time_of_a_snapshot_must_be_within_its_longest_lifetime(seconds: int) -> None:
+    """A past time is refused, too."""
     broker = Broker()
     before = create(broker)
     time = Timestamp(seconds=int(broker.clock.now()) + seconds)
@@ -182,7 +182,7 @@ def test_an_end_must_be_near_and_to_come(seconds: int) -> None:
     assert broker.engine.get_snapshot(SNAPSHOT) == before
 
 
-def test_bad_requests_are_refused() -> None:
+def test_invalid_snapshot_requests_are_refused() -> None:
     """Each error has the code and text of the production service."""
     broker = Broker()
     create(broker)
@@ -200,7 +200,7 @@ def test_bad_requests_are_refused() -> None:
     assert listed(broker) == [SNAPSHOT]
 
 
-def test_snapshots_work_on_the_wire(wire: Wire) -> None:
+def test_all_snapshot_calls_work_over_grpc(wire: Wire) -> None:
     """The test covers all their calls and a seek."""
     wire.create()
     wire.publish("a")

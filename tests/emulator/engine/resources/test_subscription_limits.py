@@ -121,7 +121,9 @@ def create(engine: Engine, **fields: Any) -> pubsub.Subscription:
 
 
 @pytest.mark.parametrize(("fields", "text"), BAD)
-def test_a_bad_setting_creates_nothing(topics: Engine, fields: dict[str, Any], text: str) -> None:
+def test_an_invalid_subscription_setting_creates_no_subscription(
+    topics: Engine, fields: dict[str, Any], text: str
+) -> None:
     """The text names the field, the value and the limit."""
     with pytest.raises(InvalidArgument) as refused:
         create(topics, **fields)
@@ -131,7 +133,7 @@ def test_a_bad_setting_creates_nothing(topics: Engine, fields: dict[str, Any], t
 
 
 @pytest.mark.parametrize(("fields", "text"), [b for b in BAD if "filter" not in b[0]])
-def test_an_update_to_a_bad_setting_changes_nothing(
+def test_an_update_to_an_invalid_subscription_setting_changes_nothing(
     topics: Engine, fields: dict[str, Any], text: str
 ) -> None:
     """The error is the same as for a creation. A good change in the same request is not applied."""
@@ -148,15 +150,17 @@ def test_an_update_to_a_bad_setting_changes_nothing(
 
 
 @pytest.mark.parametrize("fields", GOOD)
-def test_a_setting_at_its_limit_is_taken(topics: Engine, fields: dict[str, Any]) -> None:
+def test_a_subscription_setting_at_its_limit_is_accepted(
+    topics: Engine, fields: dict[str, Any]
+) -> None:
     """The response contains it."""
     made = create(topics, **fields)
     assert {name: getattr(made, name) for name in fields} == fields
 
 
 @pytest.mark.parametrize("name", ["billing", "projects/test/topics/billing", "projects/p/x/y/z"])
-def test_a_bad_name_is_quoted(topics: Engine, name: str) -> None:
-    """This holds for creation and for every other call."""
+def test_an_invalid_subscription_name_is_quoted_in_the_error(topics: Engine, name: str) -> None:
+    """The rule holds for creation and for every other call."""
     for call in (
         lambda: topics.create_subscription(pubsub.Subscription(name=name, topic=TOPIC)),
         lambda: topics.get_subscription(name),
@@ -169,8 +173,10 @@ def test_a_bad_name_is_quoted(topics: Engine, name: str) -> None:
 
 
 @pytest.mark.parametrize("topic", ["", "orders", SUBSCRIPTION])
-def test_a_bad_topic_is_quoted(topics: Engine, topic: str) -> None:
-    """This includes the empty text."""
+def test_an_invalid_topic_name_of_a_subscription_is_quoted_in_the_error(
+    topics: Engine, topic: str
+) -> None:
+    """The rule includes the empty text."""
     with pytest.raises(InvalidArgument) as refused:
         topics.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=topic))
     assert f"Invalid resource name given (name={topic})." in refused.value.message
@@ -184,7 +190,7 @@ def test_a_bad_topic_is_quoted(topics: Engine, topic: str) -> None:
         ("projects/test/topics/gone", NotFound, "Resource not found (resource=gone)."),
     ],
 )
-def test_a_dead_letter_topic_must_exist(
+def test_a_dead_letter_topic_must_exist_at_creation(
     topics: Engine, topic: str, error: type[InvalidArgument] | type[NotFound], text: str
 ) -> None:
     """A failed message needs a topic to go to."""

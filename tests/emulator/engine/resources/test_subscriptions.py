@@ -47,13 +47,13 @@ def defaults() -> pubsub.Subscription:
     )
 
 
-def test_a_subscription_with_nothing_set_gets_the_defaults(engine: Engine) -> None:
-    """They are those of the production service, with the ttl that the official emulator omits."""
+def test_a_subscription_without_settings_gets_the_defaults(engine: Engine) -> None:
+    """Production has the same defaults; the official emulator omits the ttl."""
     assert create(with_topic(engine)) == defaults()
     assert engine.get_subscription(SUBSCRIPTION) == defaults()
 
 
-def test_defaults_depend_on_what_is_set(engine: Engine) -> None:
+def test_subscription_defaults_depend_on_the_given_settings(engine: Engine) -> None:
     """Retention is not longer than the ttl. Each policy gets defaults for its missing fields."""
     with_topic(engine)
     engine.create_topic(pubsub.Topic(name=DEAD))
@@ -69,7 +69,7 @@ def test_defaults_depend_on_what_is_set(engine: Engine) -> None:
     assert made.retry_policy.maximum_backoff.seconds == 600
 
 
-def test_an_empty_expiration_policy_means_never(engine: Engine) -> None:
+def test_a_subscription_with_an_empty_expiration_policy_never_expires(engine: Engine) -> None:
     """Without a ttl the subscription never expires, and the longest retention is allowed."""
     made = create(
         with_topic(engine),
@@ -80,7 +80,7 @@ def test_an_empty_expiration_policy_means_never(engine: Engine) -> None:
     assert not made.expiration_policy.HasField("ttl")
 
 
-def test_a_subscription_without_a_name_is_given_one(engine: Engine) -> None:
+def test_a_subscription_without_a_name_gets_a_generated_name(engine: Engine) -> None:
     """The name is new each time, and in the topic's project."""
     with_topic(engine)
     names = {create(engine, name="").name for _ in range(2)}
@@ -89,7 +89,7 @@ def test_a_subscription_without_a_name_is_given_one(engine: Engine) -> None:
 
 
 def test_a_subscription_shows_the_retention_of_its_topic(engine: Engine) -> None:
-    """It follows the topic, and callers cannot set it."""
+    """The field follows the topic, and callers cannot set it."""
     engine.create_topic(pubsub.Topic(name=TOPIC, message_retention_duration=Duration(seconds=600)))
     made = create(engine, topic_message_retention_duration=Duration(seconds=1))
     assert made.topic_message_retention_duration.seconds == 600
@@ -101,7 +101,7 @@ def test_a_subscription_shows_the_retention_of_its_topic(engine: Engine) -> None
     assert not shown.HasField("topic_message_retention_duration")
 
 
-def test_a_subscription_starts_with_what_is_published_after_it() -> None:
+def test_a_new_subscription_receives_only_messages_published_after_its_creation() -> None:
     """Earlier messages of the topic are not delivered to it."""
     broker = Broker()
     broker.publish("early")
@@ -120,7 +120,7 @@ def test_a_subscription_cannot_be_created_twice(engine: Engine) -> None:
     assert engine.get_subscription(SUBSCRIPTION) == defaults()
 
 
-def test_a_subscription_needs_a_topic_that_exists(engine: Engine) -> None:
+def test_creating_a_subscription_of_a_missing_topic_is_refused(engine: Engine) -> None:
     """The error quotes the topic."""
     with pytest.raises(NotFound) as refused:
         create(engine)
@@ -147,7 +147,7 @@ def test_calls_for_a_missing_subscription_end_with_not_found(engine: Engine) -> 
         assert refused.value.message == "Resource not found (resource=billing)."
 
 
-def test_an_update_changes_what_its_mask_names(engine: Engine) -> None:
+def test_a_subscription_update_changes_only_the_fields_in_its_mask(engine: Engine) -> None:
     """Named fields are replaced, or reset to their defaults if unset. The others stay."""
     create(
         with_topic(engine),
@@ -176,7 +176,7 @@ def test_an_update_changes_what_its_mask_names(engine: Engine) -> None:
     assert engine.get_subscription(SUBSCRIPTION) == expected
 
 
-def test_an_update_removes_a_policy_it_names_but_does_not_hold(engine: Engine) -> None:
+def test_a_mask_path_without_a_value_removes_the_dead_letter_policy(engine: Engine) -> None:
     """A dead-letter policy has no default."""
     with_topic(engine)
     engine.create_topic(pubsub.Topic(name=DEAD))
@@ -193,7 +193,7 @@ def test_an_update_removes_a_policy_it_names_but_does_not_hold(engine: Engine) -
         ("dead_letter_policy.dead_letter_topic", {}),
     ],
 )
-def test_an_update_needs_the_topic_of_a_new_dead_letter_policy(
+def test_an_update_with_a_new_dead_letter_policy_needs_its_topic(
     engine: Engine, path: str, policy: dict[str, Any]
 ) -> None:
     before = create(with_topic(engine))
@@ -207,14 +207,14 @@ def test_an_update_needs_the_topic_of_a_new_dead_letter_policy(
     assert engine.get_subscription(SUBSCRIPTION) == before
 
 
-def test_the_topic_of_a_dead_letter_policy_cannot_be_removed_alone(engine: Engine) -> None:
+def test_a_dead_letter_policy_cannot_lose_only_its_topic(engine: Engine) -> None:
     with_topic(engine).create_topic(pubsub.Topic(name=DEAD))
     create(engine, dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=DEAD))
     with pytest.raises(InvalidArgument):
         update(engine, "dead_letter_policy.dead_letter_topic", dead_letter_policy={})
 
 
-def test_a_deleted_dead_letter_topic_is_no_obstacle_to_other_updates(engine: Engine) -> None:
+def test_a_subscription_whose_dead_letter_topic_is_deleted_can_be_updated(engine: Engine) -> None:
     """The topic is checked only when a request names it."""
     with_topic(engine)
     engine.create_topic(pubsub.Topic(name=DEAD))
@@ -256,7 +256,9 @@ MASK = "Invalid update_mask provided in the UpdateSubscriptionRequest: "
         ),
     ],
 )
-def test_a_bad_mask_changes_nothing(engine: Engine, paths: list[str], text: str) -> None:
+def test_a_subscription_update_with_a_bad_mask_changes_nothing(
+    engine: Engine, paths: list[str], text: str
+) -> None:
     """One bad path refuses the whole update with its good paths."""
     create(with_topic(engine))
     with pytest.raises(InvalidArgument) as refused:
@@ -280,7 +282,7 @@ def test_deleting_a_topic_keeps_its_subscriptions(engine: Engine) -> None:
     broker.engine.delete_subscription(SUBSCRIPTION)
 
 
-def test_a_subscription_made_again_under_its_name_starts_empty() -> None:
+def test_a_subscription_created_again_with_the_same_name_starts_empty() -> None:
     """Backlog and leases are deleted with the old one. Its ack IDs are stale, not errors."""
     broker = Broker()
     broker.publish("old", "older")
@@ -292,7 +294,7 @@ def test_a_subscription_made_again_under_its_name_starts_empty() -> None:
     assert broker.join().take_data() == ["new"]
 
 
-def test_deleting_ends_what_consumes() -> None:
+def test_deleting_a_subscription_ends_its_consumers() -> None:
     """A consumer is woken and gets the error."""
     broker = Broker()
     consumer = broker.join()
@@ -310,8 +312,8 @@ def test_deleting_ends_what_consumes() -> None:
         {"cloud_storage_config": pubsub.CloudStorageConfig(bucket="bucket")},
     ],
 )
-def test_what_is_pushed_cannot_be_pulled(fields: dict[str, Any]) -> None:
-    """An empty push config makes it a pull subscription."""
+def test_a_push_subscription_cannot_be_pulled(fields: dict[str, Any]) -> None:
+    """An empty push config makes the subscription a pull subscription."""
     broker = Broker(**fields)
     with pytest.raises(FailedPrecondition) as refused:
         broker.join()

@@ -13,8 +13,11 @@ SNAPSHOT = f"{PROJECT}/snapshots/before"
 SNAP = pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
 
 
-def test_its_subscriptions_stay_with_what_they_have() -> None:
-    """They report that their topic is deleted. Their backlog is delivered and acknowledged."""
+def test_subscriptions_of_a_deleted_topic_keep_their_backlog() -> None:
+    """The subscriptions report that their topic is deleted.
+
+    Their backlog is delivered and acknowledged.
+    """
     broker = Broker()
     broker.publish("a")
     broker.engine.delete_topic(TOPIC)
@@ -23,7 +26,7 @@ def test_its_subscriptions_stay_with_what_they_have() -> None:
     assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
 
 
-def test_what_only_the_topic_retained_is_due_at_once() -> None:
+def test_deleting_a_topic_ends_the_retention_that_only_the_topic_had() -> None:
     """While the topic exists, its retention extends that of its subscriptions."""
     week = 7 * 24 * 3600
     broker = Broker(topic={"message_retention_duration": Duration(seconds=4 * week)})
@@ -38,7 +41,7 @@ def test_what_only_the_topic_retained_is_due_at_once() -> None:
     assert broker.backlog == 0
 
 
-def test_a_new_topic_of_the_name_is_another() -> None:
+def test_a_new_topic_with_the_name_of_a_deleted_one_has_no_subscriptions() -> None:
     """The old subscription does not receive its messages, and is not listed with it."""
     broker = Broker()
     broker.engine.delete_topic(TOPIC)
@@ -50,7 +53,7 @@ def test_a_new_topic_of_the_name_is_another() -> None:
     assert broker.engine.get_subscription(SUBSCRIPTION).topic == "_deleted-topic_"
 
 
-def test_an_orphan_can_be_changed_and_deleted() -> None:
+def test_a_subscription_of_a_deleted_topic_can_be_updated_and_deleted() -> None:
     """Its other settings work as before."""
     broker = Broker()
     broker.engine.delete_topic(TOPIC)
@@ -61,7 +64,7 @@ def test_an_orphan_can_be_changed_and_deleted() -> None:
     broker.engine.delete_subscription(SUBSCRIPTION)
 
 
-def test_its_retention_goes_with_it() -> None:
+def test_the_retention_of_a_topic_ends_with_its_deletion() -> None:
     """Messages that only the topic kept are removed."""
     broker = Broker()
     topic = pubsub.Topic(name=TOPIC)
@@ -76,7 +79,7 @@ def test_its_retention_goes_with_it() -> None:
     assert broker.engine.kept_bytes == 0
 
 
-def test_a_subscription_keeps_what_it_retains() -> None:
+def test_a_subscription_keeps_its_retained_messages_after_its_topic_is_deleted() -> None:
     """A seek restores it, with or without the topic."""
     broker = Broker(retain_acked_messages=True)
     broker.publish("a")
@@ -88,8 +91,8 @@ def test_a_subscription_keeps_what_it_retains() -> None:
     assert broker.join().take_data() == ["a"]
 
 
-def test_its_snapshots_stay() -> None:
-    """They can be used by the subscriptions that existed with them, and by no other."""
+def test_snapshots_of_a_deleted_topic_stay_usable() -> None:
+    """The snapshots can be used by the subscriptions that existed with them, and by no other."""
     broker = Broker()
     broker.publish("a")
     broker.engine.create_snapshot(SNAP)
@@ -101,7 +104,7 @@ def test_its_snapshots_stay() -> None:
     assert broker.join().take_data() == ["a"]
 
 
-def test_a_snapshot_does_not_fit_a_new_topic_of_the_name() -> None:
+def test_a_seek_to_a_snapshot_of_a_deleted_topic_fails_for_a_new_topic_of_that_name() -> None:
     """Its messages belong to another topic."""
     broker = Broker()
     broker.engine.create_snapshot(SNAP)

@@ -30,15 +30,15 @@ def update(engine: Engine, *paths: str, **fields: Any) -> pubsub.Topic:
     return engine.update_topic(request)
 
 
-def test_a_topic_with_nothing_set_has_only_its_name(engine: Engine) -> None:
+def test_a_topic_without_settings_has_only_its_name(engine: Engine) -> None:
     """Neither the broker nor the production service adds settings."""
     created = engine.create_topic(pubsub.Topic(name=NAME))
     assert created == pubsub.Topic(name=NAME)
     assert engine.get_topic(NAME) == pubsub.Topic(name=NAME)
 
 
-def test_a_topic_keeps_its_settings(engine: Engine) -> None:
-    """A later get returns the settings of the creation."""
+def test_get_topic_returns_the_settings_of_the_creation(engine: Engine) -> None:
+    """Labels, retention and KMS key are kept."""
     topic = pubsub.Topic(
         name=NAME,
         labels={"team": "billing", "env": "test-1"},
@@ -49,7 +49,7 @@ def test_a_topic_keeps_its_settings(engine: Engine) -> None:
     assert engine.get_topic(NAME) == topic
 
 
-def test_the_state_is_the_brokers_to_tell(engine: Engine) -> None:
+def test_the_state_in_a_create_topic_request_is_ignored(engine: Engine) -> None:
     """The state in a request is ignored, like every output-only field."""
     topic = pubsub.Topic(name=NAME, state=pubsub.Topic.INGESTION_RESOURCE_ERROR)
     assert engine.create_topic(topic).state == pubsub.Topic.STATE_UNSPECIFIED
@@ -60,7 +60,7 @@ def test_the_state_is_the_brokers_to_tell(engine: Engine) -> None:
     ["abc", "A-._~+%9", "a" * 255],
     ids=["shortest", "every kind of character", "longest"],
 )
-def test_good_names(engine: Engine, topic_id: str) -> None:
+def test_valid_topic_names_are_accepted(engine: Engine, topic_id: str) -> None:
     """An ID has 3 to 255 characters of a fixed set and begins with a letter."""
     topic = engine.create_topic(pubsub.Topic(name=f"projects/test/topics/{topic_id}"))
     assert topics(engine) == [topic]
@@ -81,7 +81,7 @@ def test_good_names(engine: Engine, topic_id: str) -> None:
         "projects//topics/orders",
     ],
 )
-def test_bad_names_are_refused_with_the_name_in_the_text(engine: Engine, name: str) -> None:
+def test_an_invalid_topic_name_is_quoted_in_the_error(engine: Engine, name: str) -> None:
     """Each call with a topic name gives the same error, and creates nothing."""
     for call in (
         lambda: engine.create_topic(pubsub.Topic(name=name)),
@@ -122,7 +122,7 @@ def test_a_topic_cannot_be_created_twice(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("seconds", [600, 31 * 86400])
-def test_retention_at_its_limits_is_taken(engine: Engine, seconds: int) -> None:
+def test_a_topic_retention_at_its_limits_is_accepted(engine: Engine, seconds: int) -> None:
     """Ten minutes and 31 days are allowed."""
     retention = Duration(seconds=seconds)
     engine.create_topic(pubsub.Topic(name=NAME, message_retention_duration=retention))
@@ -140,7 +140,7 @@ def test_retention_at_its_limits_is_taken(engine: Engine, seconds: int) -> None:
         (Duration(seconds=31 * 86400, nanos=500_000_000), "2678400.5s"),
     ],
 )
-def test_retention_beyond_its_limits_is_refused(
+def test_a_topic_retention_beyond_its_limits_is_refused(
     engine: Engine, retention: Duration, passed: str
 ) -> None:
     """The error names the field, the value and the limits."""
@@ -166,7 +166,9 @@ def test_retention_beyond_its_limits_is_refused(
         ({f"k{i}": "" for i in range(65)}, "65 labels given, at most 64 are allowed"),
     ],
 )
-def test_bad_labels_are_refused(engine: Engine, labels: dict[str, str], problem: str) -> None:
+def test_invalid_topic_labels_are_refused(
+    engine: Engine, labels: dict[str, str], problem: str
+) -> None:
     """The error names the wrong key or value."""
     with pytest.raises(InvalidArgument) as refused:
         engine.create_topic(pubsub.Topic(name=NAME, labels=labels))
@@ -175,13 +177,13 @@ def test_bad_labels_are_refused(engine: Engine, labels: dict[str, str], problem:
     assert topics(engine) == []
 
 
-def test_labels_at_their_limits_are_taken(engine: Engine) -> None:
+def test_topic_labels_at_their_limits_are_accepted(engine: Engine) -> None:
     """There may be 64 labels of 63 characters each, in any script without capitals."""
     labels = {"é" + "k" * 60 + f"{i:02}": "v" * 63 for i in range(63)} | {"ключ-1_": ""}
     assert engine.create_topic(pubsub.Topic(name=NAME, labels=labels)).labels == labels
 
 
-def test_an_update_changes_what_its_mask_names(engine: Engine) -> None:
+def test_a_topic_update_changes_only_the_fields_in_its_mask(engine: Engine) -> None:
     """Named fields are replaced as a whole, or removed if unset. The others are kept."""
     engine.create_topic(
         pubsub.Topic(
@@ -202,8 +204,8 @@ def test_an_update_changes_what_its_mask_names(engine: Engine) -> None:
     assert engine.get_topic(NAME) == changed
 
 
-def test_an_update_may_name_a_field_inside_another(engine: Engine) -> None:
-    """A dotted path replaces only that field."""
+def test_a_dotted_mask_path_updates_only_the_nested_field(engine: Engine) -> None:
+    """The other fields of the policy stay."""
     policy = pubsub.MessageStoragePolicy(
         allowed_persistence_regions=["here", "there"], enforce_in_transit=True
     )
@@ -241,7 +243,9 @@ MASK = "Invalid update_mask provided in the UpdateTopicRequest: "
         (["labels", "state"], f"{MASK}the 'state' field in the Topic is not mutable."),
     ],
 )
-def test_a_bad_mask_changes_nothing(engine: Engine, paths: list[str], text: str) -> None:
+def test_a_topic_update_with_a_bad_mask_changes_nothing(
+    engine: Engine, paths: list[str], text: str
+) -> None:
     """One bad path refuses the whole update with its good paths."""
     engine.create_topic(pubsub.Topic(name=NAME))
     with pytest.raises(InvalidArgument) as refused:
@@ -250,7 +254,7 @@ def test_a_bad_mask_changes_nothing(engine: Engine, paths: list[str], text: str)
     assert engine.get_topic(NAME) == pubsub.Topic(name=NAME)
 
 
-def test_an_update_to_a_bad_value_changes_nothing(engine: Engine) -> None:
+def test_a_topic_update_to_an_invalid_value_changes_nothing(engine: Engine) -> None:
     """The result is checked like a new topic."""
     engine.create_topic(pubsub.Topic(name=NAME))
     with pytest.raises(InvalidArgument):

@@ -82,7 +82,7 @@ def collection(engine: Engine, request: pytest.FixtureRequest) -> Collection:
     return made
 
 
-def test_pages_follow_the_order_of_names(collection: Collection) -> None:
+def test_list_pages_are_ordered_by_name(collection: Collection) -> None:
     """The pages contain each item once, whatever the order of creation."""
     collection.create("nnn3", "nnn1", "nnn5", "nnn2", "nnn4")
     first, token = collection.page(page_size=2)
@@ -91,10 +91,12 @@ def test_pages_follow_the_order_of_names(collection: Collection) -> None:
     assert [first, second, third, end] == [["nnn1", "nnn2"], ["nnn3", "nnn4"], ["nnn5"], ""]
 
 
-def test_pages_stay_right_while_things_come_and_go(collection: Collection) -> None:
+def test_list_pages_stay_correct_while_items_are_created_and_deleted(
+    collection: Collection,
+) -> None:
     """Items that exist throughout are neither repeated nor skipped.
 
-    This holds even if the last returned item is deleted.
+    The pages are right even if the last returned item is deleted.
     """
     collection.create("nnn1", "nnn2", "nnn3", "nnn4")
     _, token = collection.page(page_size=2)
@@ -103,14 +105,14 @@ def test_pages_stay_right_while_things_come_and_go(collection: Collection) -> No
     assert collection.page(page_token=token) == (["nnn3", "nnn4"], "")
 
 
-def test_a_page_that_is_exactly_full_is_the_last(collection: Collection) -> None:
+def test_a_list_page_that_is_exactly_full_has_no_next_page_token(collection: Collection) -> None:
     """No token leads to an empty page."""
     collection.create("nnn1", "nnn2")
     assert collection.page(page_size=2) == (["nnn1", "nnn2"], "")
 
 
-def test_a_page_holds_a_thousand_at_most(collection: Collection) -> None:
-    """This is also the size if the request has none or a larger one."""
+def test_a_list_page_has_a_thousand_items_at_most(collection: Collection) -> None:
+    """The size is the same if the request has none or a larger one."""
     collection.create(*(f"n{i:04}" for i in range(1001)))
     for size in (0, 5000):
         listed, token = collection.page(page_size=size)
@@ -127,7 +129,7 @@ def test_a_page_holds_a_thousand_at_most(collection: Collection) -> None:
         ({"page_token": "/////w=="}, "page_token"),
     ],
 )
-def test_bad_paging_names_the_field(
+def test_a_bad_page_size_or_token_is_named_in_the_error(
     collection: Collection, bad: dict[str, Any], argument: str
 ) -> None:
     """A bad size or token never gives an empty list."""
@@ -139,7 +141,9 @@ def test_bad_paging_names_the_field(
 
 
 @pytest.mark.parametrize("parent", ["", "test", "projects/", "projects/a/b", "topics/test"])
-def test_bad_parents_are_quoted(collection: Collection, parent: str) -> None:
+def test_a_bad_parent_of_a_list_request_is_quoted_in_the_error(
+    collection: Collection, parent: str
+) -> None:
     """A bad project or topic never gives an empty list."""
     with pytest.raises(InvalidArgument) as refused:
         collection.page(parent)
@@ -147,7 +151,7 @@ def test_bad_parents_are_quoted(collection: Collection, parent: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [Topics, Subscriptions])
-def test_a_project_lists_only_its_own(
+def test_a_project_lists_only_its_own_resources(
     engine: Engine, kind: type[Topics] | type[Subscriptions]
 ) -> None:
     """Resources of other projects are excluded, also those of a project with the same prefix."""
@@ -167,7 +171,7 @@ def test_a_topic_lists_subscriptions_of_every_project(engine: Engine) -> None:
     assert sorted(collection.page()[0]) == ["away", "near"]
 
 
-def test_a_missing_topic_has_no_list(engine: Engine) -> None:
+def test_listing_the_subscriptions_of_a_missing_topic_is_an_error(engine: Engine) -> None:
     """The production service does the same. The official emulator returns an empty list."""
     request = pubsub.ListTopicSubscriptionsRequest(topic="projects/test/topics/orders")
     with pytest.raises(NotFound, match=r"Resource not found \(resource=orders\)\."):

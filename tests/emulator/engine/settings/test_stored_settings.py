@@ -159,7 +159,7 @@ def test_an_invalid_export_or_transform_is_refused_on_update(
     assert engine.get_subscription(SUBSCRIPTION) == before
 
 
-def test_an_export_beside_the_present_push_endpoint_is_refused(engine: Engine) -> None:
+def test_adding_an_export_to_a_push_subscription_is_refused(engine: Engine) -> None:
     create(engine, push_config=PUSH)
     with pytest.raises(InvalidArgument, match="push_config, bigquery_config"):
         update(engine, "bigquery_config", bigquery_config=BIGQUERY)
@@ -168,7 +168,7 @@ def test_an_export_beside_the_present_push_endpoint_is_refused(engine: Engine) -
     )
 
 
-def test_a_push_endpoint_beside_the_present_export_is_refused(engine: Engine) -> None:
+def test_adding_a_push_endpoint_to_an_export_subscription_is_refused(engine: Engine) -> None:
     create(engine, bigquery_config=BIGQUERY)
     request = pubsub.ModifyPushConfigRequest(subscription=SUBSCRIPTION, push_config=PUSH)
     with pytest.raises(InvalidArgument, match="push_config, bigquery_config"):
@@ -248,7 +248,7 @@ def test_output_only_fields_of_a_subscription_are_ignored(engine: Engine) -> Non
         ],
     ],
 )
-def test_an_incomplete_ingestion_is_refused(
+def test_an_incomplete_ingestion_setting_is_refused(
     engine: Engine, source: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidArgument, match=problem):
@@ -273,7 +273,9 @@ def test_an_incomplete_ingestion_is_refused(
         ("cloud_storage", {**STORAGE, "text_format": {"delimiter": ";"}}),
     ],
 )
-def test_a_complete_ingestion_is_active(engine: Engine, name: str, fields: dict[str, Any]) -> None:
+def test_a_complete_ingestion_setting_makes_the_topic_active(
+    engine: Engine, name: str, fields: dict[str, Any]
+) -> None:
     """The state in the request, an output-only field, is ignored."""
     source = {**fields, "state": 3}
     made = create_topic(engine, ingestion_data_source_settings={name: source}, satisfies_pzs=True)
@@ -283,6 +285,6 @@ def test_a_complete_ingestion_is_active(engine: Engine, name: str, fields: dict[
     assert stored.state == stored.ACTIVE
 
 
-def test_transforms_of_a_topic_are_checked(engine: Engine) -> None:
+def test_an_invalid_message_transform_of_a_topic_is_refused(engine: Engine) -> None:
     with pytest.raises(InvalidArgument, match=r"message_transforms\[0\]"):
         create_topic(engine, message_transforms=[{}])

@@ -70,7 +70,7 @@ def one(endpoint: str) -> Caller:
         ("GET", "/v0/nothing"),
     ],
 )
-def test_without_a_token_everything_is_refused(
+def test_an_http_request_without_a_valid_token_is_refused(
     endpoint: str, token: str, verb: str, path: str
 ) -> None:
     """The answer does not depend on whether the resource exists."""
