@@ -51,7 +51,7 @@ class JsonView:
         self._pace = _Pace()
 
     def show(self, rows: Sequence[Row], total: Score) -> None:
-        """Print the figures of every process, and the total, in every tenth call and at the end."""
+        """Print all statistics and their total in every tenth call, and at the end."""
         if self._pace.is_time(rows):
             processes = [
                 {"process": row.process, "pid": row.pid, "state": row.state, **_record(row.score)}
@@ -60,11 +60,11 @@ class JsonView:
             click.echo(json.dumps({"processes": processes, "total": _record(total)}))
 
     def remark(self, text: str) -> None:
-        """Print the text to stderr, because stdout has the figures."""
+        """Print the text to stderr, because stdout has the statistics."""
         click.echo(text, err=True)
 
     def printed(self, text: str) -> None:
-        """Print the line to stderr, because stdout has the figures."""
+        """Print the line to stderr, because stdout has the statistics."""
         click.echo(text, err=True)
 
 

@@ -15,7 +15,7 @@ from .job import Job
 if isinstance(sys.stdout, io.TextIOWrapper):
     # Flush after each line, also when stdout is a pipe, because other children write there, too.
     sys.stdout.reconfigure(line_buffering=True)
-line = ControlPipe(socket.socket(fileno=int(sys.argv[1])))
-job = line.first()
+control_pipe = ControlPipe(socket.socket(fileno=int(sys.argv[1])))
+job = control_pipe.receive_job()
 # None: the parent has already ended.
-sys.exit(0 if job is None else run(Job.from_json(job), line))
+sys.exit(0 if job is None else run(Job.from_json(job), control_pipe))

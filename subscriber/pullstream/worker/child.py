@@ -18,7 +18,13 @@ from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import RpcError, code_name
 
 from .callback import UnusableCallback, load_callback, sources_of
-from .control_pipe import ControlPipe, Failed, Figures, Loaded, Unusable
+from .control_pipe import (
+    CallbackLoaded,
+    CallbackUnusable,
+    ControlPipe,
+    StatisticsReport,
+    SubscriptionFailed,
+)
 from .job import Job
 from .labelled_output import label_output
 
@@ -33,7 +39,7 @@ class _Event(Enum):
 _Inbox = queue.SimpleQueue[_Event]
 
 
-def run(job: Job, line: ControlPipe) -> int:
+def run(job: Job, control_pipe: ControlPipe) -> int:
     """Handle messages until the control pipe is closed or SIGTERM arrives.
 
     Returns:
@@ -46,25 +52,25 @@ def run(job: Job, line: ControlPipe) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         # A signal handler may write to a SimpleQueue, but must not set an Event.
         signal.signal(number, lambda *_: inbox.put(_Event.STOP))
-    threading.Thread(target=_wait_for_end, args=(line, inbox), daemon=True).start()
+    threading.Thread(target=_wait_for_end, args=(control_pipe, inbox), daemon=True).start()
     try:
         callback = load_callback(job.callback)
     except UnusableCallback as error:
-        line.tell(Unusable(str(error)))
+        control_pipe.send_report(CallbackUnusable(str(error)))
         return 2
-    line.tell(Loaded(sources_of(job.callback)))
+    control_pipe.send_report(CallbackLoaded(sources_of(job.callback)))
     if not inbox.empty():
         return 0
     try:
         with SubscriberClient(**job.connection) as client:
-            return _subscribed(_subscribe(client, callback, job), job, line, inbox)
+            return _subscribed(_subscribe(client, callback, job), job, control_pipe, inbox)
     except Exception as error:
-        line.tell(Failed(_describe(error)))
+        control_pipe.send_report(SubscriptionFailed(_describe(error)))
         return 1
 
 
-def _wait_for_end(line: ControlPipe, inbox: _Inbox) -> None:
-    for _ in line.news():
+def _wait_for_end(control_pipe: ControlPipe, inbox: _Inbox) -> None:
+    for _ in control_pipe.reports():
         pass
     inbox.put(_Event.STOP)
 
@@ -87,9 +93,11 @@ def _subscribe(
     )
 
 
-def _subscribed(future: StreamingPullFuture, job: Job, line: ControlPipe, inbox: _Inbox) -> int:
+def _subscribed(
+    future: StreamingPullFuture, job: Job, control_pipe: ControlPipe, inbox: _Inbox
+) -> int:
     future.add_done_callback(lambda _: inbox.put(_Event.OVER))
-    event = _reporting(future, job, line, inbox)
+    event = _reporting(future, job, control_pipe, inbox)
     if event is _Event.STOP:
         # Ends the process even if a callback or another thread of the user hangs.
         watchdog = threading.Timer(job.drain_timeout + REPORT_SECONDS, os._exit, (1,))
@@ -97,21 +105,23 @@ def _subscribed(future: StreamingPullFuture, job: Job, line: ControlPipe, inbox:
         watchdog.start()
         future.begin_close(job.drain_timeout, "drain")
         while event is not _Event.OVER:
-            event = _reporting(future, job, line, inbox)
+            event = _reporting(future, job, control_pipe, inbox)
         # The message of a callback that still runs has been returned.
         return 1 if future.statistics().running else 0
     future.result()
     return 0
 
 
-def _reporting(future: StreamingPullFuture, job: Job, line: ControlPipe, inbox: _Inbox) -> _Event:
+def _reporting(
+    future: StreamingPullFuture, job: Job, control_pipe: ControlPipe, inbox: _Inbox
+) -> _Event:
     """Report the statistics each second until there is an event, and once more then."""
     event = None
     while event is None:
         with contextlib.suppress(queue.Empty):
             event = inbox.get(timeout=REPORT_SECONDS)
-        figures = Figures.from_statistics(future.statistics(), SYSTEM_CLOCK.monotonic())
-        if not line.tell(figures) and job.relayed:
+        statistics = StatisticsReport.from_statistics(future.statistics(), SYSTEM_CLOCK.monotonic())
+        if not control_pipe.send_report(statistics) and job.relayed:
             _print_into_the_void()
     return event
 

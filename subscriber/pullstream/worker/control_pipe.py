@@ -1,8 +1,8 @@
 """The control pipe between the parent and a child.
 
-First the parent sends the job, then the child sends news, both as JSON. The end of the pipe is the
-order to stop. This covers two cases: the parent closes its half when it wants the child to stop,
-and the system closes it when the parent has died.
+First the parent sends the job, then the child sends reports, both as JSON. The end of the pipe is
+the order to stop. This covers two cases: the parent closes its half when it wants the child to
+stop, and the system closes it when the parent has died.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHUNK = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class StatisticsReport:
     """A child's statistics; see `Statistics` for their meaning.
 
     Attributes:
@@ -47,7 +47,7 @@ class Figures:
     p99: float
 
     @classmethod
-    def from_statistics(cls, statistics: Statistics, at: float) -> Figures:
+    def from_statistics(cls, statistics: Statistics, at: float) -> StatisticsReport:
         """Return the part of a subscription's statistics that the parent shows."""
         return cls(
             at=at,
@@ -63,7 +63,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class CallbackLoaded:
     """The callback was loaded.
 
     Attributes:
@@ -74,7 +74,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Unusable:
+class CallbackUnusable:
     """The callback cannot be loaded.
 
     Attributes:
@@ -85,7 +85,7 @@ class Unusable:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class SubscriptionFailed:
     """The subscription cannot be opened, or ended with an error that a restart cannot fix.
 
     Attributes:
@@ -95,10 +95,11 @@ class Failed:
     reason: str
 
 
-News = Figures | Loaded | Unusable | Failed
+Report = StatisticsReport | CallbackLoaded | CallbackUnusable | SubscriptionFailed
 
-_KINDS: Mapping[str, type[News]] = {
-    kind.__name__.lower(): kind for kind in (Figures, Loaded, Unusable, Failed)
+_KINDS: Mapping[str, type[Report]] = {
+    kind.__name__.lower(): kind
+    for kind in (StatisticsReport, CallbackLoaded, CallbackUnusable, SubscriptionFailed)
 }
 
 
@@ -121,23 +122,23 @@ class ControlPipe:
         """Return the descriptor of this end, by which a child inherits it."""
         return self._end.fileno()
 
-    def begin(self, text: str) -> None:
-        """Write one line before anything else. `first` reads it at the other end."""
+    def send_job(self, text: str) -> None:
+        """Write the job as one line, before anything else."""
         with contextlib.suppress(OSError):
             self._end.sendall(text.encode() + b"\n")
 
-    def first(self) -> str | None:
-        """Read the line that the other end wrote with `begin`. None: that end was closed."""
+    def receive_job(self) -> str | None:
+        """Return the job that the other end has sent; None if that end was closed."""
         read = b""
         with contextlib.suppress(OSError):
             while not read.endswith(b"\n") and (more := self._end.recv(_CHUNK)):
                 read += more
         return read.decode() if read.endswith(b"\n") else None
 
-    def tell(self, news: News) -> bool:
-        """Send news, and return whether the other end is still open."""
-        fields: dict[str, Any] = {name: getattr(news, name) for name in news.__slots__}
-        text = json.dumps({"kind": type(news).__name__.lower(), **fields}) + "\n"
+    def send_report(self, report: Report) -> bool:
+        """Send a report, and return whether the other end is still open."""
+        fields: dict[str, Any] = {name: getattr(report, name) for name in report.__slots__}
+        text = json.dumps({"kind": type(report).__name__.lower(), **fields}) + "\n"
         try:
             with self._write_lock:
                 self._end.sendall(text.encode())
@@ -145,15 +146,15 @@ class ControlPipe:
             return False
         return True
 
-    def news(self) -> Iterator[News]:
-        """Yield the news of the other end, until it is closed."""
+    def reports(self) -> Iterator[Report]:
+        """Yield the reports of the other end, until it is closed."""
         with contextlib.suppress(OSError), self._end.makefile("r", encoding="utf-8") as lines:
             for text in lines:
                 fields = json.loads(text)
                 yield _KINDS[fields.pop("kind")](**fields)
 
     def end_writing(self) -> None:
-        """Close this end for writing. News of the other end can still be read."""
+        """Close this end for writing. Reports of the other end can still be read."""
         with contextlib.suppress(OSError):
             self._end.shutdown(socket.SHUT_WR)
 

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from .control_pipe import ControlPipe, News
+from .control_pipe import ControlPipe, Report
 from .job import Job
 
 # Seconds to read the remaining output of a process that has ended.
@@ -20,7 +20,7 @@ class ChildProcess:
 
     Args:
         job: The child's work.
-        heard: Called on a thread of this object with the child's news.
+        reported: Called on a thread of this object with the child's reports.
         ended: Called on a thread of this object, last of all, with the child's exit code. A
             negative code is the signal that killed the child.
         printed: Called on a thread of this object with each line that the child prints. None: the
@@ -36,13 +36,13 @@ class ChildProcess:
         self,
         job: Job,
         *,
-        heard: Callable[[News], None],
+        reported: Callable[[Report], None],
         ended: Callable[[int], None],
         printed: Callable[[str], None] | None = None,
         reloading: bool = False,
     ) -> None:
-        self._line, theirs = ControlPipe.pair()
-        descriptor = theirs.fileno()
+        self._control_pipe, child_end = ControlPipe.pair()
+        descriptor = child_end.fileno()
         self._process = subprocess.Popen(
             [
                 *(sys.executable, *(["-B"] if reloading else [])),
@@ -57,16 +57,16 @@ class ChildProcess:
             # Ctrl-C goes only to the parent, which stops the children.
             start_new_session=True,
         )
-        theirs.close()
-        self._line.begin(job.to_json())
+        child_end.close()
+        self._control_pipe.send_job(job.to_json())
         self.pid = self._process.pid
-        listener = self._thread(self._listen, heard)
+        listener = self._thread(self._listen, reported)
         relay = [self._thread(self._relay, printed)] if printed else []
         self._thread(self._wait, ended, [listener, *relay])
 
     def drain(self) -> None:
         """Let the process finish its running callbacks and end."""
-        self._line.end_writing()
+        self._control_pipe.end_writing()
 
     def kill(self) -> None:
         """End the process immediately. Its messages are redelivered."""
@@ -79,9 +79,9 @@ class ChildProcess:
         thread.start()
         return thread
 
-    def _listen(self, heard: Callable[[News], None]) -> None:
-        for news in self._line.news():
-            heard(news)
+    def _listen(self, reported: Callable[[Report], None]) -> None:
+        for report in self._control_pipe.reports():
+            reported(report)
 
     def _relay(self, printed: Callable[[str], None]) -> None:
         assert self._process.stdout is not None
@@ -94,5 +94,5 @@ class ChildProcess:
         for thread in others:
             # Limited: a process that the callback has forked may keep the other ends open.
             thread.join(_LAST_WORDS)
-        self._line.close()
+        self._control_pipe.close()
         ended(code)

@@ -1,11 +1,11 @@
-"""Figures of all processes, computed from the reports of each process."""
+"""Statistics of all processes, computed from the reports of each process."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .control_pipe import Figures
+from .control_pipe import StatisticsReport
 
 # Shortest time between two reports from which a rate is computed, in seconds.
 _SHORTEST_MEASURE = 0.5
@@ -13,7 +13,7 @@ _SHORTEST_MEASURE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The figures of one process with its restarts, or of all processes.
+    """The statistics of one process with its restarts, or of all processes.
 
     `acked`, `nacked` and `errors` count from the beginning, over all restarts. When a process
     crashes, up to one second of its counts is lost. `running`, `held`, `load` and `p99` are present
@@ -44,12 +44,12 @@ class Score:
 
 
 class WorkerTotals:
-    """The figures of one process, over all its restarts."""
+    """The statistics of one process, over all its restarts."""
 
     def __init__(self) -> None:
-        self._last: Figures | None = None
+        self._last: StatisticsReport | None = None
         self._rate = 0.0
-        # Acked, nacked and errors of the previous processes in this place.
+        # Acked, nacked and errors of the previous processes in this slot.
         self._before = (0, 0, 0)
 
     @property
@@ -57,12 +57,12 @@ class WorkerTotals:
         """State of the stream; None before the first report of the process."""
         return None if self._last is None else self._last.state
 
-    def report(self, figures: Figures) -> None:
+    def report(self, report: StatisticsReport) -> None:
         """Record a report of the process."""
-        last, self._last = self._last, figures
+        last, self._last = self._last, report
         # The final report of a process follows the previous one closely, which gives a poor rate.
-        if last is not None and figures.at - last.at >= _SHORTEST_MEASURE:
-            self._rate = (figures.acked - last.acked) / (figures.at - last.at)
+        if last is not None and report.at - last.at >= _SHORTEST_MEASURE:
+            self._rate = (report.acked - last.acked) / (report.at - last.at)
 
     def ended(self) -> None:
         """Record the end of the process. The next one counts from zero."""
@@ -72,7 +72,7 @@ class WorkerTotals:
         self._rate = 0.0
 
     def score(self, restarts: int) -> Score:
-        """Return the counts over all restarts; the other figures are of the present process."""
+        """Return the counts over all restarts; the other values are of the present process."""
         acked, nacked, errors = self._before
         last = self._last
         if last is None:
@@ -91,7 +91,7 @@ class WorkerTotals:
 
 
 def total(scores: Sequence[Score]) -> Score:
-    """Return the figures of all processes together."""
+    """Return the statistics of all processes together."""
     return Score(
         rate=sum(score.rate for score in scores),
         acked=sum(score.acked for score in scores),

@@ -13,7 +13,13 @@ from typing import Protocol
 from pullstream.runtime.stop_signals import handled_by
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
-from .control_pipe import Failed, Figures, Loaded, News, Unusable
+from .control_pipe import (
+    CallbackLoaded,
+    CallbackUnusable,
+    Report,
+    StatisticsReport,
+    SubscriptionFailed,
+)
 from .job import Job
 from .process import ChildProcess
 from .scoreboard import Score, WorkerTotals, total
@@ -32,7 +38,7 @@ class Row:
         process: Number of the process, from 1.
         pid: Process id; None while the process does not run.
         state: State of its stream, or the phase of the process: starting, pausing, draining, ended.
-        score: Its figures.
+        score: Its statistics.
     """
 
     process: int
@@ -48,7 +54,7 @@ class View(Protocol):
     """Whether the output of the processes goes to `printed`; if not, it goes to stderr."""
 
     def show(self, rows: Sequence[Row], total: Score) -> None:
-        """Show the present figures. Called once a second, and once at the end."""
+        """Show the present statistics. Called once a second, and once at the end."""
 
     def remark(self, text: str) -> None:
         """Show a notable event."""
@@ -62,7 +68,7 @@ class Supervisor:
 
     Args:
         job: The work of each child.
-        view: Shows the figures and events.
+        view: Shows the statistics and events.
         processes: Number of children.
         shutdown_timeout: Seconds for callbacks to finish; then children are killed.
         reload: Restart the children when a source file changes, below the current folder or in the
@@ -122,17 +128,17 @@ class Supervisor:
 
     def _supervise(self) -> None:
         self._obey(self._rules.begin(self._now()))
-        next_show = next_look = self._now()
+        next_show = next_check = self._now()
         while not self._rules.is_over:
             now = self._now()
             self._obey(self._rules.advance(now))
             if now >= next_show:
                 self._show()
                 next_show = now + SHOW_SECONDS
-            if self._watch is not None and now >= next_look:
-                self._obey(self._look_at_sources(self._watch))
-                next_look = now + WATCH_SECONDS
-            dues = [next_show, self._rules.next_due, next_look if self._watch else None]
+            if self._watch is not None and now >= next_check:
+                self._obey(self._check_sources(self._watch))
+                next_check = now + WATCH_SECONDS
+            dues = [next_show, self._rules.next_due, next_check if self._watch else None]
             try:
                 due = min(due for due in dues if due is not None)
                 self._obey(self._inbox.get(timeout=self._clock.timeout(due))())
@@ -159,7 +165,7 @@ class Supervisor:
             label = f"[{number + 1}] " if len(self._tallies) > 1 else ""
             self._children[number] = ChildProcess(
                 replace(self._job, label=label),
-                heard=lambda news: self._inbox.put(partial(self._heard, number, news)),
+                reported=lambda report: self._inbox.put(partial(self._reported, number, report)),
                 ended=lambda code: self._inbox.put(partial(self._ended, number, code)),
                 printed=self._view.printed if self._view.relays else None,
                 reloading=self._watch is not None,
@@ -170,19 +176,19 @@ class Supervisor:
 
     # ---- events --------------------------------------------------------------------------------
 
-    def _heard(self, number: int, news: News) -> list[Order]:
-        if isinstance(news, Figures):
-            self._tallies[number].report(news)
-        elif isinstance(news, Loaded):
+    def _reported(self, number: int, report: Report) -> list[Order]:
+        if isinstance(report, StatisticsReport):
+            self._tallies[number].report(report)
+        elif isinstance(report, CallbackLoaded):
             self._rules.loaded(number)
             if self._watch is not None:
-                self._watch.add(news.sources)
-        elif isinstance(news, Failed):
-            return self._rules.failed(number, news.reason, self._now())
-        elif isinstance(news, Unusable):
-            orders = self._rules.unusable(number, news.reason, self._now())
+                self._watch.add(report.sources)
+        elif isinstance(report, SubscriptionFailed):
+            return self._rules.failed(number, report.reason, self._now())
+        elif isinstance(report, CallbackUnusable):
+            orders = self._rules.unusable(number, report.reason, self._now())
             if not self._rules.is_stopping:
-                self._remark(f"process {number + 1} cannot load the callback: {news.reason}")
+                self._remark(f"process {number + 1} cannot load the callback: {report.reason}")
             return orders
         return []
 
@@ -210,7 +216,7 @@ class Supervisor:
             )
         return orders
 
-    def _look_at_sources(self, watch: SourceWatch) -> list[Order]:
+    def _check_sources(self, watch: SourceWatch) -> list[Order]:
         path = watch.changed()
         if path is None or self._rules.is_stopping:
             return []
@@ -241,10 +247,10 @@ class Supervisor:
     def _remark(self, text: str) -> None:
         self._try(lambda: self._view.remark(text))
 
-    def _try(self, tell: Callable[[], None]) -> None:
+    def _try(self, output: Callable[[], None]) -> None:
         """Show something. If the output is closed (`| head`), stop the processes."""
         try:
-            tell()
+            output()
         except OSError as error:
             if self._view_failure is None:
                 self._view_failure = error

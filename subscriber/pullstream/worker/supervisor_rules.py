@@ -87,7 +87,7 @@ class SupervisorRules:
         *,
         new_backoff: Callable[[], Backoff] = lambda: Backoff(FIRST_PAUSE, LONGEST_PAUSE),
     ) -> None:
-        self._places = [_Slot(new_backoff()) for _ in range(processes)]
+        self._slots = [_Slot(new_backoff()) for _ in range(processes)]
         self._shutdown_timeout = shutdown_timeout
         self._was_loaded = False
         self._is_stopping = False
@@ -102,7 +102,7 @@ class SupervisorRules:
     @property
     def is_over(self) -> bool:
         """Whether all processes have ended, and none will be started."""
-        return all(place.phase is Phase.ENDED for place in self._places)
+        return all(slot.phase is Phase.ENDED for slot in self._slots)
 
     @property
     def exit_code(self) -> int:
@@ -131,32 +131,32 @@ class SupervisorRules:
     @property
     def next_due(self) -> float | None:
         """Time of the next call of `advance`; None if none is needed."""
-        return min((place.due for place in self._places if place.due is not None), default=None)
+        return min((slot.due for slot in self._slots if slot.due is not None), default=None)
 
     def phase(self, number: int) -> Phase:
         """Return the phase of a process; processes are numbered from 0."""
-        return self._places[number].phase
+        return self._slots[number].phase
 
     def due(self, number: int) -> float | None:
         """Return when a pausing process starts, or when a draining process is killed."""
-        return self._places[number].due
+        return self._slots[number].due
 
     def restarts(self, number: int) -> int:
         """Return how often a process was restarted, reloads not counted."""
-        return self._places[number].restarts
+        return self._slots[number].restarts
 
     # ---- events --------------------------------------------------------------------------------
 
     def begin(self, now: float) -> list[Order]:
         """Start all processes."""
-        return [self._start(number, now) for number in range(len(self._places))]
+        return [self._start(number, now) for number in range(len(self._slots))]
 
     def loaded(self, number: int) -> None:
         """Record that a process has loaded the callback."""
         self._was_loaded = True
-        place = self._places[number]
-        if place.phase is Phase.STARTING:
-            place.phase = Phase.RUNNING
+        slot = self._slots[number]
+        if slot.phase is Phase.STARTING:
+            slot.phase = Phase.RUNNING
 
     def unusable(self, number: int, reason: str, now: float) -> list[Order]:
         """Record that a process could not load the callback; the process will end."""
@@ -168,27 +168,27 @@ class SupervisorRules:
 
     def ended(self, number: int, code: int, now: float) -> list[Order]:
         """Record the end of a process. A negative exit code is the signal that killed it."""
-        place = self._places[number]
-        was_told_to = place.phase is Phase.DRAINING
-        place.due = None
+        slot = self._slots[number]
+        was_draining = slot.phase is Phase.DRAINING
+        slot.due = None
         if self._is_stopping:
-            place.phase = Phase.ENDED
-            self._cut_short += was_told_to and code != 0
+            slot.phase = Phase.ENDED
+            self._cut_short += was_draining and code != 0
             return []
-        if was_told_to:
+        if was_draining:
             return [self._start(number, now)]
-        if now - place.started >= STEADY_SECONDS:
-            place.backoff.reset()
-        place.phase = Phase.PAUSING
-        place.due = now + place.backoff.next_pause()
+        if now - slot.started >= STEADY_SECONDS:
+            slot.backoff.reset()
+        slot.phase = Phase.PAUSING
+        slot.due = now + slot.backoff.next_pause()
         return []
 
     def reload(self, now: float) -> list[Order]:
         """Restart the processes, because the code of the callback has changed."""
         orders = self._drain(now)
-        for number, place in enumerate(self._places):
-            if place.phase is Phase.PAUSING:
-                place.backoff.reset()
+        for number, slot in enumerate(self._slots):
+            if slot.phase is Phase.PAUSING:
+                slot.backoff.reset()
                 orders.append(self._start(number, now))
         return orders
 
@@ -196,7 +196,7 @@ class SupervisorRules:
         """Handle a signal to stop. The second signal kills all processes immediately."""
         if self._signal is not None:
             self._given_up = 128 + number
-            return self._kill(range(len(self._places)))
+            return self._kill(range(len(self._slots)))
         self._signal = number
         return self._begin_stopping(now)
 
@@ -204,44 +204,44 @@ class SupervisorRules:
         """End the pauses and the draining that are due."""
         due = [
             number
-            for number, place in enumerate(self._places)
-            if place.due is not None and place.due <= now
+            for number, slot in enumerate(self._slots)
+            if slot.due is not None and slot.due <= now
         ]
         orders = self._kill(due)
         for number in due:
-            place = self._places[number]
-            place.due = None
-            if place.phase is Phase.PAUSING:
-                place.restarts += 1
+            slot = self._slots[number]
+            slot.due = None
+            if slot.phase is Phase.PAUSING:
+                slot.restarts += 1
                 orders.append(self._start(number, now))
         return orders
 
     # ---- rules ---------------------------------------------------------------------------------
 
     def _start(self, number: int, now: float) -> Order:
-        place = self._places[number]
-        place.phase, place.started, place.due = Phase.STARTING, now, None
+        slot = self._slots[number]
+        slot.phase, slot.started, slot.due = Phase.STARTING, now, None
         return (Action.START, number)
 
     def _drain(self, now: float) -> list[Order]:
         orders = []
-        for number, place in enumerate(self._places):
-            if place.phase in (Phase.STARTING, Phase.RUNNING):
-                place.phase, place.due = Phase.DRAINING, now + self._shutdown_timeout
+        for number, slot in enumerate(self._slots):
+            if slot.phase in (Phase.STARTING, Phase.RUNNING):
+                slot.phase, slot.due = Phase.DRAINING, now + self._shutdown_timeout
                 orders.append((Action.DRAIN, number))
         return orders
 
     def _kill(self, numbers: Sequence[int]) -> list[Order]:
-        return [(Action.KILL, number) for number in numbers if self._places[number].phase in _ALIVE]
+        return [(Action.KILL, number) for number in numbers if self._slots[number].phase in _ALIVE]
 
     def _begin_stopping(self, now: float) -> list[Order]:
         if self._is_stopping:
             return []
         self._is_stopping = True
         orders = self._drain(now)
-        for place in self._places:
-            if place.phase is Phase.PAUSING:
-                place.phase, place.due = Phase.ENDED, None
+        for slot in self._slots:
+            if slot.phase is Phase.PAUSING:
+                slot.phase, slot.due = Phase.ENDED, None
         return orders
 
     def _give_up(self, code: int, reason: str, now: float) -> list[Order]:

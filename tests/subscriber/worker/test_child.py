@@ -25,17 +25,17 @@ class Parent:
 
     def __init__(self, folder: Path, app: str, *, drain_timeout: float) -> None:
         (folder / "app.py").write_text(app)
-        self.line, theirs = ControlPipe.pair()
+        self.control_pipe, child_end = ControlPipe.pair()
         job = Job("app:handle", SUBSCRIPTION, {}, 1, 10, None, 0.1, drain_timeout, relayed=True)
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "pullstream.worker", str(theirs.fileno())],
+            [sys.executable, "-m", "pullstream.worker", str(child_end.fileno())],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": python_path()},
-            pass_fds=(theirs.fileno(),),
+            pass_fds=(child_end.fileno(),),
             stdout=subprocess.PIPE,
         )
-        theirs.close()
-        self.line.begin(job.to_json())
+        child_end.close()
+        self.control_pipe.send_job(job.to_json())
 
     def wait_for(self, text: bytes) -> None:
         assert self.child.stdout is not None
@@ -44,7 +44,7 @@ class Parent:
     def die(self) -> None:
         assert self.child.stdout is not None
         self.child.stdout.close()
-        self.line.close()
+        self.control_pipe.close()
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,17 @@ import pytest
 
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream.statistics import Latency, Statistics
-from pullstream.worker.control_pipe import ControlPipe, Failed, Figures, Loaded, News, Unusable
+from pullstream.worker.control_pipe import (
+    CallbackLoaded,
+    CallbackUnusable,
+    ControlPipe,
+    Report,
+    StatisticsReport,
+    SubscriptionFailed,
+)
 from pullstream.worker.job import Job
 
-FIGURES = Figures.from_statistics(
+REPORT = StatisticsReport.from_statistics(
     Statistics(
         state=SubscriptionState.STREAMING,
         since=1.0,
@@ -28,32 +35,38 @@ FIGURES = Figures.from_statistics(
 
 
 @pytest.mark.parametrize(
-    "news", [FIGURES, Loaded(["/app"]), Unusable("no such thing"), Failed("NOT_FOUND: größe")]
+    "report",
+    [
+        REPORT,
+        CallbackLoaded(["/app"]),
+        CallbackUnusable("no such thing"),
+        SubscriptionFailed("NOT_FOUND: größe"),
+    ],
 )
-def test_a_control_pipe_delivers_reports_until_it_is_closed(news: News) -> None:
-    """News arrive until the pipe ends."""
+def test_a_control_pipe_delivers_reports_until_it_is_closed(report: Report) -> None:
+    """Reports arrive until the pipe ends."""
     one, other = ControlPipe.pair()
-    assert one.tell(news)
+    assert one.send_report(report)
     one.end_writing()
-    assert list(other.news()) == [news]
+    assert list(other.reports()) == [report]
     one.close()
     other.close()
 
 
 def test_control_pipe_reports_have_the_fields_of_the_statistics() -> None:
     """The state is text."""
-    told = Figures(7.0, "streaming", 1, 2, 3, 4, 5, 0.5, 0.25)
-    assert told == FIGURES
+    report = StatisticsReport(7.0, "streaming", 1, 2, 3, 4, 5, 0.5, 0.25)
+    assert report == REPORT
 
 
 def test_a_control_pipe_end_with_a_closed_sender_still_receives() -> None:
     """A child that must stop can thus report the result."""
     parent, child = ControlPipe.pair()
     parent.end_writing()
-    assert list(child.news()) == []
-    assert child.tell(FIGURES)
+    assert list(child.reports()) == []
+    assert child.send_report(REPORT)
     child.close()
-    assert list(parent.news()) == [FIGURES]
+    assert list(parent.reports()) == [REPORT]
     parent.close()
 
 
@@ -61,7 +74,7 @@ def test_sending_on_a_control_pipe_without_a_receiver_raises_no_error() -> None:
     """There is no error, so a child continues when its parent has died."""
     parent, child = ControlPipe.pair()
     parent.close()
-    assert not child.tell(FIGURES)
+    assert not child.send_report(REPORT)
     child.close()
 
 
@@ -69,9 +82,9 @@ def test_control_pipe_ends_are_not_inherited_by_child_programs() -> None:
     """Otherwise a command that a callback runs would keep the pipe open. This end was inherited."""
     end, other = socket.socketpair()
     end.set_inheritable(True)
-    line = ControlPipe(end)
+    pipe = ControlPipe(end)
     assert not end.get_inheritable()
-    line.close()
+    pipe.close()
     other.close()
 
 

@@ -1,13 +1,13 @@
-"""Figures of processes, across restarts and in total."""
+"""Statistics of processes, across restarts and in total."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from pullstream.worker.control_pipe import Figures
+from pullstream.worker.control_pipe import StatisticsReport
 from pullstream.worker.scoreboard import Score, WorkerTotals, total
 
-FIGURES = Figures(
+REPORT = StatisticsReport(
     at=10.0,
     state="streaming",
     acked=100,
@@ -29,8 +29,8 @@ def test_scoreboard_figures_of_a_process_without_reports_are_zero() -> None:
 def test_scoreboard_figures_are_those_of_the_last_report() -> None:
     """The parent adds the number of restarts."""
     tally = WorkerTotals()
-    tally.report(replace(FIGURES, acked=1))
-    tally.report(replace(FIGURES, at=10.1))
+    tally.report(replace(REPORT, acked=1))
+    tally.report(replace(REPORT, at=10.1))
     assert tally.state == "streaming"
     assert tally.score(restarts=4) == Score(
         acked=100, nacked=5, errors=2, running=3, held=1, load=0.5, p99=0.25, restarts=4
@@ -40,21 +40,21 @@ def test_scoreboard_figures_are_those_of_the_last_report() -> None:
 def test_the_scoreboard_rate_is_computed_between_two_reports() -> None:
     """A report too soon after another, as the last one may be, does not change the rate."""
     tally = WorkerTotals()
-    tally.report(FIGURES)
-    tally.report(replace(FIGURES, at=12.0, acked=150))
+    tally.report(REPORT)
+    tally.report(replace(REPORT, at=12.0, acked=150))
     assert tally.score(restarts=0).rate == 25.0
-    tally.report(replace(FIGURES, at=12.1, acked=151))
+    tally.report(replace(REPORT, at=12.1, acked=151))
     assert tally.score(restarts=0).rate == 25.0
 
 
 def test_the_scoreboard_keeps_the_counts_of_an_ended_process() -> None:
     """The gauges of the ended process do not count."""
     tally = WorkerTotals()
-    tally.report(FIGURES)
-    tally.report(replace(FIGURES, at=11.0, acked=200))
+    tally.report(REPORT)
+    tally.report(replace(REPORT, at=11.0, acked=200))
     tally.ended()
     assert tally.score(restarts=1) == Score(acked=200, nacked=5, errors=2, restarts=1)
-    tally.report(replace(FIGURES, at=3.0, acked=7))
+    tally.report(replace(REPORT, at=3.0, acked=7))
     score = tally.score(restarts=1)
     assert (score.rate, score.acked, score.nacked, score.errors) == (0.0, 207, 10, 4)
 
