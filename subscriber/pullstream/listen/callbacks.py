@@ -85,7 +85,7 @@ class CallbackThread:
         while (notices := self._waiting.get()) is not None:
             for notice in notices:
                 try:
-                    self._tell(notice)
+                    self._deliver(notice)
                 except Exception as error:
                     self._errors.report(error, "a callback of a listener raised an error")
                 except BaseException as error:
@@ -99,7 +99,7 @@ class CallbackThread:
                 self._on_room()
         self._errors.report_rest()
 
-    def _tell(self, notice: Notice) -> None:
+    def _deliver(self, notice: Notice) -> None:
         if isinstance(notice, Arrived):
             if notice.interest.is_wanted and not self._is_over:
                 on_message = notice.interest.on_message

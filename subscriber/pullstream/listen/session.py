@@ -25,7 +25,7 @@ _log = logging.getLogger("pullstream.listen")
 
 # While callbacks are too slow and polling is paused, a keep-alive is sent at this interval, in
 # seconds. Publishers drop a subscriber that is silent for 300 s.
-_SIGN_OF_LIFE = 60.0
+_KEEPALIVE_INTERVAL = 60.0
 
 
 class ListenSession:
@@ -66,7 +66,7 @@ class ListenSession:
         self._queue = CommandQueue(self._settings.max_batch)
         self._batch_due = 0.0
         self._batch_retries = PollRetries(self._settings.give_up_after, self._outage)
-        self._sign_due = 0.0
+        self._keepalive_due = 0.0
         # The token of the running poll. Responses to other polls are ignored.
         self._polling: object | None = None
         self._poll_due = 0.0
@@ -82,10 +82,10 @@ class ListenSession:
 
     def subscribe(self, interest: ChannelSubscription) -> bool:
         """Add a subscription; return whether it is new."""
-        place = (interest.channel, interest.key)
-        if place in self._interests:
+        channel_and_key = (interest.channel, interest.key)
+        if channel_and_key in self._interests:
             return False
-        self._interests[place] = interest
+        self._interests[channel_and_key] = interest
         self._unanswered[interest] = None
         self._queue.add(Command(interest, subscribe=True))
         return True
@@ -138,12 +138,12 @@ class ListenSession:
             if may_poll:
                 dues.append(self._poll_due)
             elif self._queue.batch is None:
-                dues.append(self._sign_due)
+                dues.append(self._keepalive_due)
         return min(dues, default=None)
 
     def give_sign(self, now: float) -> None:
         """Queue a keep-alive (an empty batch) if polling has been paused long enough."""
-        if self._interests and self._polling is None and now >= self._sign_due:
+        if self._interests and self._polling is None and now >= self._keepalive_due:
             self._queue.add_nothing()
 
     def next_batch(self, now: float) -> tuple[CommandBatch, channels.CommandsRequest] | None:
@@ -153,7 +153,7 @@ class ListenSession:
             return None
         batch.is_sent = self.is_known = True
         self._batch_retries.begin(now)
-        self._sign_due = now + _SIGN_OF_LIFE
+        self._keepalive_due = now + _KEEPALIVE_INTERVAL
         return batch, channels.CommandsRequest(
             subscriber_id=self.subscriber_id,
             incarnation=self._incarnation,
@@ -169,7 +169,7 @@ class ListenSession:
             return None
         self._polling = token = object()
         self._poll_retries.begin(now)
-        self._sign_due = now + _SIGN_OF_LIFE
+        self._keepalive_due = now + _KEEPALIVE_INTERVAL
         self.is_known = True
         return token, channels.PollRequest(
             subscriber_id=self.subscriber_id,
@@ -327,8 +327,8 @@ class ListenSession:
         # The running poll belongs to the old incarnation.
         self._polling = None
         interests = self._interests.values()
-        was_told = any(interest.is_answered for interest in interests)
-        notices: list[Notice] = [Reset()] if was_told else []
+        was_answered = any(interest.is_answered for interest in interests)
+        notices: list[Notice] = [Reset()] if was_answered else []
         if not knows_all:
             self._queue.reset(interests)
             for interest in [each for each in self._unanswered if not each.is_wanted]:

@@ -178,37 +178,37 @@ class SessionThread:
             self._send_poll(*poll)
 
     def _send_batch(self, batch: CommandBatch, request: channels.CommandsRequest) -> None:
-        def answered(call: Any) -> list[Notice]:
+        def on_response(call: Any) -> list[Notice]:
             error = _error_of(call)
             if error is not None:
                 return self._session_thread.batch_failed(batch, error, self._clock.monotonic())
             return self._session_thread.batch_answered(batch, request.incarnation, call.result())
 
-        self._batch = (batch, self._call("Commands", request, _COMMANDS_TIMEOUT, answered))
+        self._batch = (batch, self._call("Commands", request, _COMMANDS_TIMEOUT, on_response))
 
     def _send_poll(self, token: object, request: channels.PollRequest) -> None:
-        def answered(call: Any) -> list[Notice]:
+        def on_response(call: Any) -> list[Notice]:
             error = _error_of(call)
             if error is not None:
                 return self._session_thread.poll_failed(token, error, self._clock.monotonic())
             return self._session_thread.poll_answered(token, request.incarnation, call.result())
 
-        self._poll = (token, self._call("Poll", request, self._settings.poll_timeout, answered))
+        self._poll = (token, self._call("Poll", request, self._settings.poll_timeout, on_response))
 
     def _call(
         self,
         method: str,
         request: Any,
         timeout: float | None,
-        answered: Callable[[Any], list[Notice]],
+        on_response: Callable[[Any], list[Notice]],
     ) -> Any:
         try:
             call = self._rpcs.begin(method, request, timeout=timeout)
         except ValueError:
             # The gRPC channel is closed. It may belong to the user.
-            self._inbox.put(lambda: answered(None))
+            self._inbox.put(lambda: on_response(None))
             return None
-        call.add_done_callback(lambda done: self._inbox.put(partial(answered, done)))
+        call.add_done_callback(lambda done: self._inbox.put(partial(on_response, done)))
         return call
 
     def _end(self) -> None:
