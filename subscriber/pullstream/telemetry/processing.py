@@ -60,12 +60,12 @@ class Processing:
         """Start a span for a message or for a batch, and make it the current span."""
         if isinstance(received, Message):
             messages: Sequence[Message] = (received,)
-            of_messages, links = _of_message(received), _links(messages, tell_id=False)
+            of_messages, links = _of_message(received), _links(messages, with_id=False)
         else:
             # A copy, because the callback may change the list.
             messages = tuple(received)
             of_messages = {conventions.MESSAGE_COUNT: len(messages)}
-            links = _links(messages, tell_id=True)
+            links = _links(messages, with_id=True)
         span = self._tracer.start_span(
             self._span_name,
             # A root span. Where threads are instrumented, the span that called subscribe() is
@@ -83,8 +83,8 @@ class Processing:
             context.detach(token)
             try:
                 if span.is_recording():
-                    _tell_verdicts(span, messages)
-                    _tell_error(span, error)
+                    _record_verdicts(span, messages)
+                    _record_error(span, error)
             finally:
                 span.end()
             outcome = self._of_metrics
@@ -108,18 +108,18 @@ def _of_message(message: Message) -> Attributes:
     return attributes
 
 
-def _links(messages: Sequence[Message], *, tell_id: bool) -> list[trace.Link]:
+def _links(messages: Sequence[Message], *, with_id: bool) -> list[trace.Link]:
     """Return a link to the publisher's span for each message that names one."""
     links = []
     for message in messages:
         publisher = creation_context(message.attributes)
         if publisher.is_valid:
-            attributes = {conventions.MESSAGE_ID: message.message_id} if tell_id else None
+            attributes = {conventions.MESSAGE_ID: message.message_id} if with_id else None
             links.append(trace.Link(publisher, attributes))
     return links
 
 
-def _tell_verdicts(span: trace.Span, messages: Sequence[Message]) -> None:
+def _record_verdicts(span: trace.Span, messages: Sequence[Message]) -> None:
     """Add an event with the number of messages that the callback acked, and one for nacked ones.
 
     Messages that the callback left unsettled are not counted: they may be settled later.
@@ -130,7 +130,7 @@ def _tell_verdicts(span: trace.Span, messages: Sequence[Message]) -> None:
             span.add_event(verdict.value, {conventions.MESSAGE_COUNT: counts[verdict]})
 
 
-def _tell_error(span: trace.Span, error: BaseException | None) -> None:
+def _record_error(span: trace.Span, error: BaseException | None) -> None:
     if error is None:
         return
     span.set_attribute(conventions.ERROR_TYPE, _type_of(error))
