@@ -67,12 +67,12 @@ def settle_ids(
     return run(steps, rpcs_of(client), SYSTEM_CLOCK)
 
 
-def raise_failures(failed: Mapping[str, AcknowledgeError], asked: int, what: str) -> None:
+def raise_failures(failed: Mapping[str, AcknowledgeError], total: int, what: str) -> None:
     """Raise an error that lists the ids that were not settled, if there are any.
 
     Args:
         failed: The ids that the server has not confirmed, with the error of each.
-        asked: Number of all ids.
+        total: Number of all ids.
         what: The requested outcome, such as "acknowledged".
 
     Raises:
@@ -80,26 +80,26 @@ def raise_failures(failed: Mapping[str, AcknowledgeError], asked: int, what: str
         ClickException: The server has not confirmed some of them.
     """
     causes = {id(error.__cause__): error.__cause__ for error in failed.values()}
-    if len(failed) == asked and len(causes) == 1:
+    if len(failed) == total and len(causes) == 1:
         (cause,) = causes.values()
         if cause is not None:
             raise cause
     if failed:
         listed = [f"{ack_id}: {error}" for ack_id, error in list(failed.items())[:_LISTED]]
         more = [f"and {len(failed) - _LISTED} more"] if len(failed) > _LISTED else []
-        text = f"{len(failed)} of {asked} messages are not confirmed as {what}"
+        text = f"{len(failed)} of {total} messages are not confirmed as {what}"
         raise click.ClickException("\n".join((f"{text}:", *listed, *more)))
 
 
 def _settle_all(
     session: CliContext, subscription: str, purpose: Purpose, ack_ids: Sequence[str], what: str
 ) -> None:
-    found = list(ack_ids) or [line.strip() for line in sys.stdin if line.strip()]
-    if not found:
+    ids = list(ack_ids) or [line.strip() for line in sys.stdin if line.strip()]
+    if not ids:
         raise click.UsageError("There are no ack ids: give them as arguments or on stdin.")
     name = session.full_name("subscriptions", subscription)
-    failed = settle_ids(session.subscriber(), name, purpose, found)
-    settled = sum(ack_id not in failed for ack_id in found)
+    failed = settle_ids(session.subscriber(), name, purpose, ids)
+    settled = sum(ack_id not in failed for ack_id in ids)
     if settled:
         session.output.done(name, what, settled)
-    raise_failures(failed, len(set(found)), what)
+    raise_failures(failed, len(set(ids)), what)

@@ -80,13 +80,13 @@ def follow(
     """
     progress = Progress()
     printer = _Printer(session.output, progress, max_messages, until_caught_up)
-    with noting_signals(progress) as signals, _errors_told_by_us():
+    with noting_signals(progress) as signals, _errors_of_follower_unlogged():
         follower = session.subscriber().follow(
             session.full_name("topics", topic),
             printer.handle,
             after,
             checkpoint=_store(session, checkpoint, name, cursor),
-            on_event=printer.tell,
+            on_event=printer.print_event,
             filter=message_filter,
             exclude_node=exclude_node,
             create=create,
@@ -103,7 +103,7 @@ def follow(
 class _Printer:
     """The handler and `on_event`: prints records and events, and detects the end.
 
-    The follower's thread calls `handle` and `tell`, the main thread calls `end`.
+    The follower's thread calls `handle` and `print_event`, the main thread calls `end`.
     """
 
     def __init__(
@@ -127,8 +127,8 @@ class _Printer:
             if self._left == 0:
                 self._enough()
 
-    def tell(self, event: Event) -> None:
-        self._output.event(*_told(event))
+    def print_event(self, event: Event) -> None:
+        self._output.event(*_event_line(event))
         self._output.flush()
         if self._until_caught_up and isinstance(event, CaughtUp):
             self._enough()
@@ -162,7 +162,7 @@ def _store(
         raise click.UsageError(f"--checkpoint: {error}.") from error
 
 
-def _told(event: Event) -> tuple[dict[str, Any], str]:
+def _event_line(event: Event) -> tuple[dict[str, Any], str]:
     """Return an event as an object for machines and as a line for people."""
     if isinstance(event, Gap):
         return event_of(event)
@@ -180,7 +180,7 @@ def _told(event: Event) -> tuple[dict[str, Any], str]:
 
 
 @contextmanager
-def _errors_told_by_us() -> Iterator[None]:
+def _errors_of_follower_unlogged() -> Iterator[None]:
     """Suppress the follower's error log, because the command reports the error in one line."""
     log = logging.getLogger("pullstream.follow")
 

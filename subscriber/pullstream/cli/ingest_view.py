@@ -97,8 +97,8 @@ def summary(report: IngestReport, *, as_json: bool) -> str:
     """Return the final results."""
     totals = report.totals
     if as_json:
-        places = {"to": report.to, "badTo": report.bad_to, "stopped": report.stopped}
-        return json.dumps({**_record(report), **places})
+        details = {"to": report.to, "badTo": report.bad_to, "stopped": report.stopped}
+        return json.dumps({**_record(report), **details})
     rate = totals.rows / report.seconds if report.seconds else 0.0
     lines = [
         f"{totals.rows:,} messages in {totals.batches:,} batches, {totals.bytes:,} bytes of data, "

@@ -22,7 +22,7 @@ from .output import Output, counted, message_record
 _MOST = 1000
 
 # Seconds to wait for messages on a server where a look leases them.
-_PATIENCE = 5.0
+_WAIT_SECONDS = 5.0
 
 
 @command("peek")
@@ -51,22 +51,22 @@ def peek(session: CliContext, subscription: str, max_messages: int, yes: bool) -
     """
     name = session.full_name("subscriptions", subscription)
     if BrokerAdmin.status_of(session, names.project_of(name)) is not None:
-        _look_at_broker(session, name, max_messages)
+        _peek_at_broker(session, name, max_messages)
     else:
         _pull_and_return(session, name, max_messages, yes=yes)
 
 
-def _look_at_broker(session: CliContext, name: str, limit: int) -> None:
+def _peek_at_broker(session: CliContext, name: str, limit: int) -> None:
     admin, output = BrokerAdmin(session), session.output
     found = admin.messages(name, limit)
     # An acknowledged message is in the list as long as an earlier message of its key is not.
     waiting = [entry for entry in found["messages"] if entry["state"] != "acknowledged"]
     for entry in waiting:
         message = _whole(session, admin, name, entry["message"])
-        moment = message.publish_time.ToDatetime(timezone.utc)
+        publish_time = message.publish_time.ToDatetime(timezone.utc)
         # The broker counts failed deliveries. The lease is a further one.
         deliveries = entry["attempts"] + (entry["state"] == "leased")
-        record = message_record(message, moment, deliveries)
+        record = message_record(message, publish_time, deliveries)
         output.message({**record, "state": entry["state"]}, message.data)
     _summarize(output, len(waiting), found["further"])
 
@@ -88,7 +88,7 @@ def _pull_and_return(session: CliContext, name: str, limit: int, *, yes: bool) -
     client, output = session.subscriber(), session.output
     _check_harm(client, name, yes=yes)
     output.remark("This server leases messages for a look: the look counts as a delivery attempt.")
-    with client.fetch(name, limit, _PATIENCE, missing_ok=True) as messages:
+    with client.fetch(name, limit, _WAIT_SECONDS, missing_ok=True) as messages:
         for message in messages:
             record = message_record(message, message.publish_time, message.delivery_attempt)
             output.message(record, message.data)

@@ -64,8 +64,8 @@ def pull(session: CliContext, subscription: str, max_messages: int, ack: bool, w
         nothing = False
         for received in response.received_messages:
             message = received.message
-            moment = message.publish_time.ToDatetime(timezone.utc)
-            record = message_record(message, moment, received.delivery_attempt)
+            publish_time = message.publish_time.ToDatetime(timezone.utc)
+            record = message_record(message, publish_time, received.delivery_attempt)
             if not ack:
                 record["ackId"] = received.ack_id
             output.message(record, message.data)

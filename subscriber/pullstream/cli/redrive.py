@@ -131,7 +131,7 @@ class _Mover:
                 self._counts["without a source"] += 1
             elif self._dry_run:
                 self._counts["moved"] += 1
-                self._tell(message, topic)
+                self._print_move(message, topic)
             else:
                 try:
                     published.append((message, self._publisher.publish(topic, _copy_of(message))))
@@ -166,7 +166,7 @@ class _Mover:
             self._topics[subscription] = topic if topic.startswith("projects/") else None
         return self._topics[subscription]
 
-    def _tell(self, message: Message, topic: str) -> None:
+    def _print_move(self, message: Message, topic: str) -> None:
         reason = message.attributes.get(dead_letters.REASON, "")
         record = {"messageId": message.message_id, "topic": topic, "reason": reason}
         text = f"{message.message_id} to {topic}" + (f": {printable(reason)}" if reason else "")

@@ -155,27 +155,27 @@ def table_of(rows: Sequence[Mapping[str, Any]], problem: str, width: int) -> Tab
     cells = [cells_of(row) for row in rows]
     table = Table(box=None, pad_edge=False, caption=problem or None, caption_style="red")
     columns = zip(_HEADINGS, *cells, strict=True)
-    places = _fitting([max(map(len, column)) for column in columns], width)
-    for place in places:
-        if place in _NAMES:
-            table.add_column(_HEADINGS[place], overflow="ellipsis", no_wrap=True)
+    indexes = _fitting([max(map(len, column)) for column in columns], width)
+    for index in indexes:
+        if index in _NAMES:
+            table.add_column(_HEADINGS[index], overflow="ellipsis", no_wrap=True)
         else:
-            table.add_column(_HEADINGS[place], justify="right", no_wrap=True)
+            table.add_column(_HEADINGS[index], justify="right", no_wrap=True)
     for row_cells in cells:
-        table.add_row(*(row_cells[place] for place in places))
+        table.add_row(*(row_cells[index] for index in indexes))
     return table
 
 
 def _fitting(widths: Sequence[int], width: int) -> list[int]:
-    """Return the places of the columns that fit into `width`, in the order of the table."""
+    """Return the indexes of the columns that fit into `width`, in the order of the table."""
     left = width - min(widths[0], _LEAST_NAME)
     chosen = [0]
-    for place in _IMPORTANCE:
-        needed = _GAP + (min(widths[place], _LEAST_NAME) if place in _NAMES else widths[place])
+    for index in _IMPORTANCE:
+        needed = _GAP + (min(widths[index], _LEAST_NAME) if index in _NAMES else widths[index])
         if needed > left:
             break
         left -= needed
-        chosen.append(place)
+        chosen.append(index)
     return sorted(chosen)
 
 
@@ -197,9 +197,9 @@ def age_of(seconds: float) -> str:
     """Return a duration with its two largest units: `45s`, `3m 20s`, `2h 5m`, `4d 1h`."""
     whole = int(seconds)
     units = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-    for place, (size, unit) in enumerate(units):
+    for index, (size, unit) in enumerate(units):
         if whole >= size:
-            rest = units[place + 1] if place + 1 < len(units) else None
+            rest = units[index + 1] if index + 1 < len(units) else None
             second = whole % size // rest[0] if rest else 0
             return f"{whole // size}{unit}" + (f" {second}{rest[1]}" if rest and second else "")
     return "0s"
