@@ -26,7 +26,9 @@ from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.threads import started_since
 
 
-def test_what_was_decided_is_still_told_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settled_messages_are_acknowledged_when_no_grpc_thread_can_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The shutdown sends it without a call that needs a new gRPC thread."""
     with stage() as here:
         here.publish(b"a")
@@ -52,7 +54,7 @@ def test_what_was_decided_is_still_told_to_the_server(monkeypatch: pytest.Monkey
         ("can't start new thread", "can't start new thread; requests are sent one at a"),
     ],
 )
-def test_a_program_whose_grpc_was_refused_its_thread_ends_and_has_told_all(
+def test_a_program_sends_its_acks_and_ends_when_grpc_gets_no_thread(
     refusal: str, warning: str
 ) -> None:
     """A program still sends its acknowledgements and ends if gRPC gets no thread.
@@ -145,7 +147,7 @@ READER = "Thread-ConsumeBidirectionalStream"
         READER,
     ],
 )
-def test_a_subscription_that_is_refused_a_thread_leaves_none_behind(refused: str) -> None:
+def test_a_subscription_that_gets_no_thread_fails_and_leaves_no_threads(refused: str) -> None:
     """Hooks that got the begin also get the end. A later subscription works."""
     with stage() as here:
         before, told, seen = set(threading.enumerate()), Told(), threading.Event()
@@ -177,7 +179,7 @@ def fetch(client: SubscriberClient) -> None:
         ("pullstream-watch", lambda client: client.watch({TOPIC: "tail"}, print)),
     ],
 )
-def test_whatever_is_refused_a_thread_leaves_none_behind(
+def test_an_activity_that_gets_no_thread_raises_and_leaves_no_threads(
     refused: str, begin: Callable[[SubscriberClient], object]
 ) -> None:
     with stage() as here:

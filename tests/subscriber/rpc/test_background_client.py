@@ -25,7 +25,7 @@ class GivingBack(Running):
     ends_last = True
 
 
-def test_what_gives_messages_back_ends_after_what_waits_for_them() -> None:
+def test_client_close_ends_activities_that_return_messages_after_all_others() -> None:
     """Otherwise a fetch could get messages just before its own end that nothing settles."""
     told: list[RunningFuture] = []
     client = BackgroundClient(endpoint="localhost:1")

@@ -118,7 +118,7 @@ def read_to_end(call: StreamCall) -> list[bytes]:
     return responses
 
 
-def test_the_first_request_goes_out_with_the_call(
+def test_a_streaming_call_sends_its_first_request_and_metadata_at_once(
     server: Server, open_call: Callable[[], StreamCall]
 ) -> None:
     """The metadata, by which Google routes the call, goes out as well."""
@@ -128,7 +128,7 @@ def test_the_first_request_goes_out_with_the_call(
     call.cancel()
 
 
-def test_responses_come_until_the_server_is_done(
+def test_a_streaming_call_yields_responses_until_the_server_ends_it(
     server: Server, open_call: Callable[[], StreamCall]
 ) -> None:
     """Responses are bytes. A heartbeat is an empty response."""
@@ -142,7 +142,9 @@ def test_responses_come_until_the_server_is_done(
             next(call)
 
 
-def test_a_status_becomes_our_error(server: Server, open_call: Callable[[], StreamCall]) -> None:
+def test_an_error_status_of_a_streaming_call_becomes_a_pullstream_error(
+    server: Server, open_call: Callable[[], StreamCall]
+) -> None:
     """The error has the text in any script and the ErrorInfo, as often as the reader asks."""
     call = open_call()
     server.respond(b"one")
@@ -155,7 +157,7 @@ def test_a_status_becomes_our_error(server: Server, open_call: Callable[[], Stre
         assert caught.value.metadata == {"topic": "t"}
 
 
-def test_requests_go_out_in_order_until_the_half_close(
+def test_a_streaming_call_sends_requests_in_order_until_the_half_close(
     server: Server, open_call: Callable[[], StreamCall]
 ) -> None:
     """Later requests have no effect, and the server's last responses are still read."""
@@ -180,7 +182,9 @@ def test_requests_go_out_in_order_until_the_half_close(
     call.cancel()
 
 
-def test_the_newest_ping_waits_while_nobody_reads(server: Server, channel: grpc.Channel) -> None:
+def test_only_the_newest_ping_waits_while_the_streaming_call_is_not_read(
+    server: Server, channel: grpc.Channel
+) -> None:
     """Pings do not pile up: gRPC sends one message at a time and reports only to the reader."""
     call = DirectCall(channel, FIRST, METADATA)
     server.respond(b"one")
@@ -198,7 +202,7 @@ def test_the_newest_ping_waits_while_nobody_reads(server: Server, channel: grpc.
     assert len(got) <= 4
 
 
-def test_a_cancelled_call_lets_its_reader_go(
+def test_cancelling_a_streaming_call_releases_its_waiting_reader(
     server: Server, open_call: Callable[[], StreamCall]
 ) -> None:
     """A reader that waits for a missing response gets an error."""
@@ -212,7 +216,7 @@ def test_a_cancelled_call_lets_its_reader_go(
     assert server.next_request() is None
 
 
-def test_a_closed_channel_ends_its_calls_and_begins_none(
+def test_a_closed_channel_ends_its_streaming_calls_and_begins_no_new_ones(
     server: Server, channel: grpc.Channel, open_call: Callable[[], StreamCall]
 ) -> None:
     """Waiting readers get an error."""
@@ -226,7 +230,7 @@ def test_a_closed_channel_ends_its_calls_and_begins_none(
         open_call()
 
 
-def test_a_call_that_is_not_read_to_its_end_holds_up_nothing(
+def test_an_unread_streaming_call_does_not_block_the_close_of_its_channel(
     server: Server, channel: grpc.Channel, open_call: Callable[[], StreamCall]
 ) -> None:
     """The channel closes, and the server sees the end of the call."""
@@ -236,7 +240,9 @@ def test_a_call_that_is_not_read_to_its_end_holds_up_nothing(
     assert server.next_request() is None
 
 
-def test_many_calls_on_one_channel_do_not_mix(channel: grpc.Channel, server: Server) -> None:
+def test_responses_of_many_streaming_calls_on_one_channel_do_not_mix(
+    channel: grpc.Channel, server: Server
+) -> None:
     """Each reader gets the responses of its own call."""
     calls = [DirectCall(channel, FIRST, METADATA) for _ in range(3)]
     for _ in calls:
@@ -262,7 +268,9 @@ class Passing(grpc.StreamStreamClientInterceptor):
         return continue_(details, requests)
 
 
-def test_interceptors_see_the_call(server: Server, channel: grpc.Channel) -> None:
+def test_interceptors_of_the_users_channel_see_the_streaming_call(
+    server: Server, channel: grpc.Channel
+) -> None:
     """Users pass their own channel for its interceptors, which the direct way would bypass."""
     passing = Passing()
     intercepted = grpc.intercept_channel(channel, passing)
@@ -273,7 +281,7 @@ def test_interceptors_see_the_call(server: Server, channel: grpc.Channel) -> Non
     assert next(call) == b"one"
 
 
-def test_a_plain_channel_is_read_directly(channel: grpc.Channel) -> None:
+def test_a_streaming_call_on_a_plain_channel_uses_the_direct_reader(channel: grpc.Channel) -> None:
     """This holds with every gRPC version in the test matrix.
 
     A version without the method would only be slower.

@@ -42,7 +42,7 @@ def is_closed(channel: grpc.Channel) -> bool:
     return False
 
 
-def test_every_subscription_has_a_connection_of_its_own_until_it_ends(here: Stage) -> None:
+def test_every_subscription_has_its_own_connection_until_it_ends(here: Stage) -> None:
     """All other calls share another connection, which exists from the beginning."""
     calls = set(opened(here.client))
     assert calls == {here.client._rpcs.channel}
@@ -62,7 +62,7 @@ def test_every_subscription_has_a_connection_of_its_own_until_it_ends(here: Stag
     assert here.backlog == 1
 
 
-def test_a_stream_that_breaks_is_opened_again_on_the_same_connection(here: Stage) -> None:
+def test_a_broken_stream_is_reopened_on_the_same_connection(here: Stage) -> None:
     future = here.client.subscribe(SUBSCRIPTION, lambda message: message.ack())
     here.publish(b"x")
     eventually(lambda: here.backlog == 0)
@@ -72,7 +72,7 @@ def test_a_stream_that_breaks_is_opened_again_on_the_same_connection(here: Stage
     assert opened(here.client) == before
 
 
-def test_a_reader_that_comes_late_opens_nothing(here: Stage) -> None:
+def test_a_stream_reader_that_starts_after_the_shutdown_opens_no_connection(here: Stage) -> None:
     """A late reader opens no connection.
 
     Sequence: a reader that is about to open its stream is held up for seconds. The subscription is
@@ -87,7 +87,7 @@ def test_a_reader_that_comes_late_opens_nothing(here: Stage) -> None:
     assert opened(here.client) == before
 
 
-def test_closing_the_client_ends_all_connections(here: Stage) -> None:
+def test_closing_the_client_closes_all_its_connections(here: Stage) -> None:
     here.client.subscribe(SUBSCRIPTION, lambda message: message.ack())
     eventually(lambda: len(opened(here.client)) == 2)
     channels = set(opened(here.client))
@@ -96,7 +96,7 @@ def test_closing_the_client_ends_all_connections(here: Stage) -> None:
     assert all(map(is_closed, channels))
 
 
-def test_a_channel_that_was_given_is_the_only_one_and_stays_open(here: Stage) -> None:
+def test_a_client_with_the_users_channel_opens_no_other_and_leaves_it_open(here: Stage) -> None:
     with grpc.insecure_channel(here.client.target) as channel:
         with SubscriberClient(channel=channel) as client:
             assert isinstance(client._connections, SharedChannel)
@@ -107,7 +107,7 @@ def test_a_channel_that_was_given_is_the_only_one_and_stays_open(here: Stage) ->
         grpc.channel_ready_future(channel).result(PATIENCE)
 
 
-def test_nothing_is_closed_when_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_channels_stay_open_at_exit_if_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the exit, closing a channel might wait for a new thread."""
     connections = ChannelPool(ServerAccess(Endpoint("localhost:1", plaintext=True)), None)
     channel = connections.open()
@@ -117,7 +117,9 @@ def test_nothing_is_closed_when_no_thread_can_be_started(monkeypatch: pytest.Mon
     channel.close()
 
 
-def test_credentials_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_credentials_are_looked_up_once_for_all_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The number of connections does not matter."""
     looked: list[Any] = []
 
@@ -155,7 +157,7 @@ def closing(channel: Any) -> tuple[ChannelPool, threading.Thread]:
     return connections, thread
 
 
-def test_who_closes_waits_for_another_who_is_at_it() -> None:
+def test_a_second_close_of_the_channel_pool_waits_for_the_first() -> None:
     """A second close waits for the first one.
 
     Sequence: a subscription's last thread closes the client's connections. The main thread does the
@@ -174,7 +176,7 @@ def test_who_closes_waits_for_another_who_is_at_it() -> None:
         assert not thread.is_alive()
 
 
-def test_it_does_not_wait_for_one_who_is_stuck() -> None:
+def test_a_close_of_the_channel_pool_does_not_wait_for_a_stuck_one() -> None:
     """A close does not wait for another one that is stuck.
 
     Sequence: Ctrl-C interrupts the main thread inside gRPC, which keeps a lock of the channel. A

@@ -15,7 +15,9 @@ CLIENTS = [SubscriberClient, AsyncSubscriberClient, TopicAdminClient]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_argument_is_named_and_described(client: type[ConnectingClient]) -> None:
+def test_every_client_constructor_argument_is_in_its_signature_and_docstring(
+    client: type[ConnectingClient],
+) -> None:
     """Editors show the signature and the docstring."""
     named = inspect.signature(client).parameters
     assert named.keys() == {"channel", *ConnectionArguments.__annotations__}
@@ -25,7 +27,9 @@ def test_every_argument_is_named_and_described(client: type[ConnectingClient]) -
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_channel_excludes_every_other_argument(client: type[ConnectingClient]) -> None:
+def test_the_channel_argument_excludes_every_other_connection_argument(
+    client: type[ConnectingClient],
+) -> None:
     """The error names them."""
     with pytest.raises(ValueError, match="leave out endpoint") as raised:
         client(channel=object(), token="t")  # type: ignore[arg-type]

@@ -65,7 +65,7 @@ class Rig:
         return self.channel.checks
 
 
-def test_a_call_that_is_late_for_long_leads_to_a_check_and_a_late_check_is_the_end() -> None:
+def test_an_overdue_call_triggers_a_check_and_a_late_check_ends_the_connection() -> None:
     """One check is enough, and it is made once."""
     rig = Rig()
     rig.call(SILENT_CALL, LATE)
@@ -78,7 +78,7 @@ def test_a_call_that_is_late_for_long_leads_to_a_check_and_a_late_check_is_the_e
     assert (len(rig.checks), len(rig.dead)) == (1, 1)
 
 
-def test_short_late_calls_add_up() -> None:
+def test_the_silences_of_short_overdue_calls_add_up_to_a_connection_check() -> None:
     """A fetch waits for five seconds only."""
     rig = Rig()
     for _ in range(int(SILENT_CALL / 5) - 1):
@@ -89,8 +89,8 @@ def test_short_late_calls_add_up() -> None:
 
 
 @pytest.mark.parametrize("code", [OK, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE])
-def test_any_answer_is_a_sign(code: grpc.StatusCode) -> None:
-    """An error, too; if gRPC has lost the connection, it opens another itself."""
+def test_any_answer_of_the_server_resets_the_silence_of_a_connection(code: grpc.StatusCode) -> None:
+    """An error resets it, too; if gRPC has lost the connection, it opens another itself."""
     rig = Rig()
     rig.call(SILENT_CALL - 1, LATE)
     rig.call(1, code)
@@ -99,7 +99,9 @@ def test_any_answer_is_a_sign(code: grpc.StatusCode) -> None:
 
 
 @pytest.mark.parametrize("code", [OK, grpc.StatusCode.UNIMPLEMENTED])
-def test_a_server_that_answers_the_check_is_slow_and_not_dead(code: grpc.StatusCode) -> None:
+def test_a_server_that_answers_the_connection_check_keeps_its_connection(
+    code: grpc.StatusCode,
+) -> None:
     """Most servers do not have the method of the check, and say so."""
     rig = Rig()
     rig.call(SILENT_CALL, LATE)
@@ -109,7 +111,7 @@ def test_a_server_that_answers_the_check_is_slow_and_not_dead(code: grpc.StatusC
     assert len(rig.checks) == 2
 
 
-def test_an_answer_to_a_call_during_the_check_counts() -> None:
+def test_an_answer_to_a_call_during_the_connection_check_keeps_the_connection() -> None:
     """The check itself may be behind a large response."""
     rig = Rig()
     rig.call(SILENT_CALL, LATE)
@@ -118,7 +120,7 @@ def test_an_answer_to_a_call_during_the_check_counts() -> None:
     assert rig.dead == []
 
 
-def test_a_waiting_call_is_checked_when_its_owner_looks() -> None:
+def test_a_waiting_call_triggers_a_connection_check_at_its_due_time() -> None:
     """The time to look is known; without a call there is none."""
     rig = Rig()
     assert rig.connection.next_check() is None
@@ -132,7 +134,7 @@ def test_a_waiting_call_is_checked_when_its_owner_looks() -> None:
     assert len(rig.checks) == 1
 
 
-def test_an_answer_to_one_call_is_a_sign_for_those_that_wait() -> None:
+def test_an_answer_to_one_call_resets_the_silence_for_waiting_calls() -> None:
     rig = Rig()
     rig.connection.began()
     rig.call(20, OK)

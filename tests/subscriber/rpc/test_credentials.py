@@ -196,7 +196,7 @@ def test_anonymous_calls_over_tls_send_no_token(
 
 
 @pytest.mark.usefixtures("default_account")
-def test_a_token_that_is_refused_ends_the_call_as_unauthenticated(
+def test_a_refused_token_ends_the_call_as_unauthenticated(
     broker: Emulator, roots: grpc.ChannelCredentials, token_server: TokenServer
 ) -> None:
     """The error comes at once. gRPC calls it UNAVAILABLE, for which this read would be retried."""
@@ -208,7 +208,7 @@ def test_a_token_that_is_refused_ends_the_call_as_unauthenticated(
         client.get_topic(topic=TOPIC)
 
 
-def test_a_client_is_made_from_a_service_account(
+def test_a_client_can_be_created_from_a_service_account_file_or_dict(
     broker: Emulator, roots: grpc.ChannelCredentials, account: dict[str, str], tmp_path: Path
 ) -> None:
     """The key is parsed or in a file, under both of the official names."""
@@ -223,7 +223,7 @@ def test_a_client_is_made_from_a_service_account(
         assert client.get_topic(topic=TOPIC).name == TOPIC
 
 
-def test_missing_default_credentials_are_said_when_the_client_is_made(
+def test_missing_default_credentials_raise_when_the_client_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error says how to work without them."""
@@ -387,7 +387,7 @@ def stocked(broker: Emulator, roots: grpc.ChannelCredentials) -> Callable[[Any],
 
 
 @pytest.mark.parametrize("work", ALL_WORK)
-def test_a_token_server_that_fails_for_a_while_delays_every_call(
+def test_a_temporary_failure_of_the_token_server_delays_calls_without_error(
     stocked: Callable[[Any], dict[str, Any]], work: Work
 ) -> None:
     """No call was sent without a token, so each may be repeated."""
@@ -397,7 +397,7 @@ def test_a_token_server_that_fails_for_a_while_delays_every_call(
 
 
 @pytest.mark.parametrize("error", PASSING.values(), ids=PASSING)
-def test_errors_of_the_token_server_that_can_pass_are_retried(
+def test_transient_errors_of_the_token_server_are_retried(
     stocked: Callable[[Any], dict[str, Any]], error: Exception
 ) -> None:
     """google-auth says which these are."""
@@ -405,7 +405,7 @@ def test_errors_of_the_token_server_that_can_pass_are_retried(
 
 
 @pytest.mark.parametrize("work", ALL_WORK)
-def test_credentials_that_never_get_a_token_end_every_call_at_once(
+def test_credentials_that_cannot_get_a_token_fail_every_call_at_once(
     stocked: Callable[[Any], dict[str, Any]], work: Work
 ) -> None:
     """The error has the reason."""
@@ -416,7 +416,7 @@ def test_credentials_that_never_get_a_token_end_every_call_at_once(
 
 
 @pytest.mark.parametrize("error", LASTING.values(), ids=LASTING)
-def test_errors_of_the_credentials_that_last_are_not_retried(
+def test_permanent_errors_of_the_credentials_are_not_retried(
     stocked: Callable[[Any], dict[str, Any]], error: Exception
 ) -> None:
     """Such as a revoked grant, a wrong scope, and a broken key."""
@@ -449,7 +449,7 @@ def publish(guarded: Emulator) -> Iterator[Callable[[], object]]:
         yield lambda: topics.publish(TOPIC, [{"data": b"x"}])
 
 
-def test_every_kind_of_call_shows_the_token(
+def test_every_kind_of_call_sends_the_token(
     guarded: Emulator, publish: Callable[[], object]
 ) -> None:
     """This includes streams, waiting calls, and background calls."""
@@ -477,7 +477,9 @@ def test_every_kind_of_call_shows_the_token(
         future.result(PATIENCE)
 
 
-def test_an_async_client_takes_the_same(guarded: Emulator, publish: Callable[[], object]) -> None:
+def test_an_async_client_sends_the_token_argument(
+    guarded: Emulator, publish: Callable[[], object]
+) -> None:
     """A client that finds the token in the environment works too."""
     publish()
 
@@ -488,7 +490,7 @@ def test_an_async_client_takes_the_same(guarded: Emulator, publish: Callable[[],
     asyncio.run(main())
 
 
-def test_without_the_token_nothing_is_possible(
+def test_calls_without_the_brokers_token_are_unauthenticated(
     guarded: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The token from the environment is the default."""

@@ -13,14 +13,14 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD, RPCS
 
 
-def test_keywords_become_fields_and_none_is_left_out() -> None:
+def test_request_keywords_become_fields_and_none_values_are_left_out() -> None:
     """A keyword with None does not count as set."""
     built = build_request(pubsub.Subscription, None, {"name": "s", "push_config": None})
     assert built.name == "s"
     assert not built.HasField("push_config")
 
 
-def test_a_dict_becomes_a_message_with_all_its_parts() -> None:
+def test_a_request_dict_becomes_a_message_with_all_nested_fields() -> None:
     """Nested dicts, timedelta and datetime work as in protobuf's own constructor."""
     built = build_request(
         pubsub.Subscription,
@@ -41,12 +41,12 @@ def test_a_dict_becomes_a_message_with_all_its_parts() -> None:
     )
 
 
-def test_a_message_is_the_request_itself() -> None:
+def test_a_request_message_is_used_unchanged() -> None:
     request = pubsub.GetTopicRequest(topic="t")
     assert build_request(pubsub.GetTopicRequest, request, {"topic": None}) is request
 
 
-def test_request_and_keywords_together_are_refused() -> None:
+def test_a_request_object_together_with_field_keywords_is_refused() -> None:
     """Either choice would be a guess."""
     with pytest.raises(
         ValueError, match=r"either request= or keywords, .* \(got request= and topic"
@@ -67,7 +67,7 @@ def test_request_and_keywords_together_are_refused() -> None:
         ({"message_transforms": "a"}, TypeError, r"^message_transforms must be a list, got 'a'"),
     ],
 )
-def test_a_field_that_does_not_fit_is_named(
+def test_the_error_for_an_invalid_request_field_names_the_field(
     fields: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     """The error also has the place in a nested dict and the valid fields."""
@@ -87,8 +87,8 @@ def subscription_update(**fields: Any) -> pubsub.UpdateSubscriptionRequest:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("600s", 600), ("1.5s", 1.5), ("-3s", -3), ("0.000001s", 1e-6)]
 )
-def test_a_duration_may_be_text(text: str, seconds: float) -> None:
-    """As in the official client, at every depth."""
+def test_a_duration_field_of_a_request_accepts_text(text: str, seconds: float) -> None:
+    """The official client accepts it, too, at every depth."""
     built = subscription_update(
         message_retention_duration=text, retry_policy={"minimum_backoff": text}
     )
@@ -104,7 +104,7 @@ def test_a_duration_may_be_text(text: str, seconds: float) -> None:
         ("2026-01-02T03:04:05.123456789Z", 123456789),
     ],
 )
-def test_a_time_may_be_text(text: str, nanos: int) -> None:
+def test_a_timestamp_field_of_a_request_accepts_rfc_3339_text(text: str, nanos: int) -> None:
     """RFC 3339, as in the official client, also in the items of a list."""
     moment = build_request(pubsub.SeekRequest, None, {"subscription": "s", "time": text}).time
     assert (moment.seconds, moment.nanos) == (1767323045, nanos)
@@ -123,7 +123,7 @@ def test_a_time_may_be_text(text: str, nanos: int) -> None:
         ("", []),
     ],
 )
-def test_a_field_mask_may_be_text(text: str, paths: list[str]) -> None:
+def test_a_field_mask_of_a_request_accepts_text(text: str, paths: list[str]) -> None:
     """The official client allows names without underscores only."""
     for request, fields in (({"update_mask": text}, {}), (None, {"update_mask": text})):
         built = build_request(pubsub.UpdateTopicRequest, request, fields)
@@ -143,7 +143,7 @@ def test_a_field_mask_may_be_text(text: str, paths: list[str]) -> None:
         (pubsub.UpdateTopicRequest, "update_mask", ["labels"], "text such as 'labels,ack_dead"),
     ],
 )
-def test_another_form_of_a_time_a_duration_or_a_mask_is_refused(
+def test_invalid_text_for_a_timestamp_duration_or_field_mask_is_refused(
     message_type: type[Message], field: str, value: Any, form: str
 ) -> None:
     """The error names the field and the allowed forms."""
@@ -151,20 +151,20 @@ def test_another_form_of_a_time_a_duration_or_a_mask_is_refused(
         build_request(message_type, None, {field: value})
 
 
-def test_the_field_of_a_nested_dict_is_named() -> None:
+def test_the_error_for_a_nested_request_dict_names_the_field() -> None:
     """As for all other values."""
     place = r"^subscription\.retry_policy\.minimum_backoff: '10m' does not fit"
     with pytest.raises(TypeError, match=place):
         subscription_update(retry_policy={"minimum_backoff": "10m"})
 
 
-def test_a_text_is_not_a_list_of_texts() -> None:
+def test_a_string_is_refused_for_a_repeated_string_field() -> None:
     """Protobuf alone would acknowledge "a", "b" and "c"."""
     with pytest.raises(TypeError, match="ack_ids must be a list, got 'abc'"):
         build_request(pubsub.AcknowledgeRequest, None, {"ack_ids": "abc"})
 
 
-def test_another_message_is_refused() -> None:
+def test_a_request_message_of_another_type_is_refused() -> None:
     """The error has the expected type and the given one."""
     wrong: Any = pubsub.Topic()
     with pytest.raises(TypeError, match="request must be a GetTopicRequest or a dict, got Topic"):
@@ -180,14 +180,14 @@ def test_another_message_is_refused() -> None:
         (pubsub.ListTopicsRequest(project="projects/p"), "project=projects/p"),
     ],
 )
-def test_calls_are_routed_by_their_resource(request_: Message, header: str) -> None:
+def test_the_routing_header_of_a_call_has_its_resource_name(request_: Message, header: str) -> None:
     """The header is percent-encoded except for slashes."""
     assert routing_header(request_) == ("x-goog-request-params", header)
 
 
 # Only Google's have front ends that route.
 @pytest.mark.parametrize("method", [r.method for r in RPCS if r.service.startswith("google.")])
-def test_every_rpc_has_its_resource_in_field_one(method: str) -> None:
+def test_every_request_type_has_its_resource_name_in_field_one(method: str) -> None:
     """The routing header depends on this property of the wire."""
     field = BY_METHOD[method].request.DESCRIPTOR.fields_by_number[1]
     assert field.name in {
@@ -208,7 +208,9 @@ def test_every_rpc_has_its_resource_in_field_one(method: str) -> None:
         ),
     ],
 )
-def test_a_text_that_utf_8_cannot_encode_is_named(fields: dict[str, Any], text: str) -> None:
+def test_the_error_for_a_request_text_that_utf_8_cannot_encode_names_the_field(
+    fields: dict[str, Any], text: str
+) -> None:
     """The type of protobuf's error, UnicodeEncodeError, cannot be made from a text."""
     with pytest.raises(ValueError, match=text) as raised:
         make_message(pubsub.Subscription, fields)
@@ -244,7 +246,7 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
     ids=["keyword", "dict", "inner dict", "list"],
 )
-def test_a_time_without_a_time_zone_is_local_time(build: Any) -> None:
+def test_a_datetime_without_time_zone_in_a_request_is_local_time(build: Any) -> None:
     """As in the official client, in summer and in winter. Another reading loses the backlog."""
     summer, winter = datetime(2026, 7, 1, 12), datetime(2026, 11, 26, 12)
     assert build(summer).ToDatetime() == datetime(2026, 7, 1, 10)

@@ -59,7 +59,7 @@ def rpcs_to(server: ScriptedServer, clock: ManualClock) -> Iterator[Rpcs]:
         yield Rpcs(channel, clock)
 
 
-def test_a_call_returns_the_response_and_sends_the_routing_header() -> None:
+def test_a_unary_call_returns_the_response_and_sends_the_routing_header() -> None:
     """The call sends the caller's metadata and the default timeout too."""
     server = ScriptedServer(Failing())
     with rpcs_to(server, ManualClock()) as rpcs:
@@ -71,13 +71,13 @@ def test_a_call_returns_the_response_and_sends_the_routing_header() -> None:
     assert call.time_remaining == pytest.approx(60, abs=5)
 
 
-def test_a_stub_is_made_once() -> None:
+def test_the_stub_of_an_rpc_is_created_once() -> None:
     with grpc.insecure_channel("localhost:1") as channel:
         rpcs = Rpcs(channel)
         assert rpcs.stub("Pull") is rpcs.stub("Pull")
 
 
-def test_a_status_becomes_our_error_and_googles() -> None:
+def test_a_grpc_error_status_becomes_a_pullstream_error_that_is_also_googles() -> None:
     """The error of gRPC says nothing more, and is not shown."""
     server = ScriptedServer(Failing(errors.NotFound("no such topic")))
     with (
@@ -89,7 +89,7 @@ def test_a_status_becomes_our_error_and_googles() -> None:
     assert caught.value.__cause__ is None
 
 
-def test_a_read_is_tried_again_until_it_succeeds() -> None:
+def test_a_read_rpc_is_retried_until_it_succeeds() -> None:
     """The bound of the random pauses doubles."""
     clock = ImpatientClock()
     server = ScriptedServer(Failing(*[errors.Unavailable("down"), errors.Aborted("race")] * 3))
@@ -102,7 +102,7 @@ def test_a_read_is_tried_again_until_it_succeeds() -> None:
     )
 
 
-def test_a_read_that_keeps_failing_ends_within_its_timeout() -> None:
+def test_a_read_rpc_that_keeps_failing_ends_within_its_timeout() -> None:
     """The error is the one of the last try, and later tries have less time."""
     clock = ImpatientClock()
     server = ScriptedServer(always_unavailable)
@@ -117,7 +117,7 @@ def test_a_read_that_keeps_failing_ends_within_its_timeout() -> None:
 @pytest.mark.parametrize(
     "failure", [errors.Unknown("?"), errors.Internal("bug"), errors.NotFound("no")]
 )
-def test_a_read_that_failed_for_good_is_not_tried_again(failure: errors.RpcError) -> None:
+def test_a_read_rpc_with_a_permanent_error_is_not_retried(failure: errors.RpcError) -> None:
     """Only for UNAVAILABLE and ABORTED may another try help."""
     server = ScriptedServer(Failing(failure))
     with rpcs_to(server, ImpatientClock()) as rpcs, pytest.raises(type(failure)):
@@ -125,7 +125,7 @@ def test_a_read_that_failed_for_good_is_not_tried_again(failure: errors.RpcError
     assert len(server.calls) == 1
 
 
-def test_a_write_is_not_tried_again() -> None:
+def test_a_write_rpc_is_not_retried() -> None:
     """The server may have carried it out although the reply is an error."""
     server = ScriptedServer(always_unavailable)
     with rpcs_to(server, ImpatientClock()) as rpcs, pytest.raises(errors.Unavailable):
@@ -133,14 +133,14 @@ def test_a_write_is_not_tried_again() -> None:
     assert len(server.calls) == 1
 
 
-def test_without_retry_a_read_is_tried_once() -> None:
+def test_a_read_rpc_with_retry_none_is_sent_once() -> None:
     server = ScriptedServer(always_unavailable)
     with rpcs_to(server, ImpatientClock()) as rpcs, pytest.raises(errors.Unavailable):
         rpcs.call("GetTopic", GET, retry=None)
     assert len(server.calls) == 1
 
 
-def test_a_google_retry_is_honoured_for_writes_too() -> None:
+def test_a_google_retry_object_is_applied_to_reads_and_writes() -> None:
     """Its predicate accepts our errors because they are subclasses of Google's."""
     server = ScriptedServer(Failing(errors.Unavailable("down"), errors.Unavailable("down")))
     retry = Retry(initial=0.001, maximum=0.001)
@@ -149,7 +149,7 @@ def test_a_google_retry_is_honoured_for_writes_too() -> None:
     assert len(server.calls) == 3
 
 
-def test_a_timeout_ends_a_call_with_deadline_exceeded() -> None:
+def test_an_rpc_timeout_ends_the_call_with_deadline_exceeded() -> None:
     """This holds however long the server takes."""
     released = threading.Event()
 
@@ -164,7 +164,7 @@ def test_a_timeout_ends_a_call_with_deadline_exceeded() -> None:
             released.set()
 
 
-def test_no_timeout_sets_no_deadline() -> None:
+def test_an_rpc_with_timeout_none_has_no_deadline() -> None:
     """`timeout=None` waits for as long as the server takes."""
     server = ScriptedServer()
     with rpcs_to(server, ManualClock()) as rpcs:
@@ -187,7 +187,7 @@ def test_a_channel_from_before_a_fork_is_not_used(monkeypatch: pytest.MonkeyPatc
             rpcs.stub("Pull")
 
 
-def test_an_error_says_that_an_earlier_attempt_may_have_succeeded() -> None:
+def test_an_rpc_error_after_a_lost_reply_says_that_it_may_have_succeeded() -> None:
     """The topic is gone because the first attempt deleted it."""
     server = ScriptedServer(Failing(errors.Unavailable("Socket closed"), errors.NotFound("none")))
     retry = Retry(initial=0.001, maximum=0.001)
@@ -220,7 +220,7 @@ def test_a_retried_seek_says_that_an_earlier_attempt_may_have_succeeded() -> Non
         ("GetTopic", [errors.Unavailable("down"), errors.NotFound("none")]),
     ],
 )
-def test_an_error_of_refused_attempts_or_of_a_read_has_no_doubt(
+def test_an_error_of_refused_attempts_or_of_a_read_is_not_marked_as_possible_success(
     method: str, failures: list[errors.RpcError]
 ) -> None:
     """The server has refused every attempt, or a success would have changed nothing."""
@@ -233,7 +233,7 @@ def test_an_error_of_refused_attempts_or_of_a_read_has_no_doubt(
     assert raised.value.message == "none"
 
 
-def test_a_call_that_was_not_sent_has_no_doubt() -> None:
+def test_the_error_of_an_unsent_call_is_not_marked_as_possible_success() -> None:
     """There was no connection."""
     with (
         grpc.insecure_channel("127.0.0.1:1") as channel,
@@ -243,7 +243,7 @@ def test_a_call_that_was_not_sent_has_no_doubt() -> None:
     assert not raised.value.may_have_succeeded
 
 
-def test_an_append_says_that_an_earlier_attempt_may_have_succeeded() -> None:
+def test_a_feed_append_error_after_a_lost_reply_says_that_it_may_have_succeeded() -> None:
     """It is repeated by default, because it has an idempotency key."""
     server = ScriptedServer(Failing(errors.Unavailable("Socket closed"), errors.NotFound("none")))
     request = feeds.AppendRequest(topic="projects/p/topics/t", idempotency_key="k")

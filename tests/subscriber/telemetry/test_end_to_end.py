@@ -40,7 +40,9 @@ def handle(message: Message) -> None:
     message.ack()
 
 
-def test_prometheus_counts_what_happens(here: Stage, page: Page) -> None:
+def test_prometheus_counts_messages_callbacks_and_requests_end_to_end(
+    here: Stage, page: Page
+) -> None:
     """Messages, callbacks and requests are counted. Afterwards nothing is open."""
     future = here.client.subscribe(SUBSCRIPTION, handle, hooks=page.hooks)
     here.publish(*(b"%d" % number for number in range(20)))
@@ -60,7 +62,7 @@ def test_prometheus_counts_what_happens(here: Stage, page: Page) -> None:
     assert future.running()
 
 
-def test_prometheus_goes_on_with_the_next_subscription(here: Stage, page: Page) -> None:
+def test_prometheus_counters_continue_with_the_next_subscription(here: Stage, page: Page) -> None:
     """The second subscription adds to the counters of the first one, whose gauges are gone."""
     for expected in (2, 4):
         future = here.client.subscribe(SUBSCRIPTION, handle, hooks=page.hooks)
@@ -73,7 +75,7 @@ def test_prometheus_goes_on_with_the_next_subscription(here: Stage, page: Page) 
         assert page.value("pullstream_acked_total", SUBSCRIPTION) == expected
 
 
-def test_a_callback_that_raises_is_nacked_as_ever(here: Stage, page: Page) -> None:
+def test_a_message_is_nacked_if_its_observed_callback_raises(here: Stage, page: Page) -> None:
     """The adapter counts the exception and raises it, so the message is redelivered."""
 
     def fail(_: Message) -> None:
@@ -96,7 +98,9 @@ def told_of_acks(recorder: Recorder) -> list[int]:
     return [attributes(span)["messaging.batch.message_count"] for span in acks]
 
 
-def test_opentelemetry_traces_what_happens(here: Stage, recorder: Recorder) -> None:
+def test_opentelemetry_traces_callbacks_and_requests_end_to_end(
+    here: Stage, recorder: Recorder
+) -> None:
     """Each callback has a span with a link to the publisher's span, and each call has a span."""
     publisher = recorder.tracers.get_tracer("user").start_span("publish").get_span_context()
     parent = f"00-{trace.format_trace_id(publisher.trace_id)}-" + (
@@ -126,7 +130,9 @@ def test_opentelemetry_traces_what_happens(here: Stage, recorder: Recorder) -> N
     assert recorder.values("pullstream.acked", "gcp.project_id") == {"p": 2}
 
 
-def test_an_async_callback_is_observed_by_both(here: Stage, page: Page, recorder: Recorder) -> None:
+def test_prometheus_and_opentelemetry_observe_an_async_callback(
+    here: Stage, page: Page, recorder: Recorder
+) -> None:
     """The span covers the coroutine to its end. An exception is still a nack."""
     inside: list[bool] = []
 
@@ -147,7 +153,9 @@ def test_an_async_callback_is_observed_by_both(here: Stage, page: Page, recorder
     assert [attributes(span).get("error.type") for span in spans] == ["ValueError", None]
 
 
-def test_a_batch_is_observed_as_one(here: Stage, page: Page, recorder: Recorder) -> None:
+def test_telemetry_observes_a_batch_as_one_callback(
+    here: Stage, page: Page, recorder: Recorder
+) -> None:
     """A batch is one callback and one span, with the number of its messages."""
     here.client.subscribe_batch(
         SUBSCRIPTION,
@@ -204,7 +212,9 @@ print(json.dumps([linked.trace_id == created.trace_id, linked.span_id == created
 """
 
 
-def test_a_callback_links_to_the_official_publishers_span(pubsub_emulator: Emulator) -> None:
+def test_the_span_of_a_callback_links_to_the_official_publishers_span(
+    pubsub_emulator: Emulator,
+) -> None:
     """The link comes from google-cloud-pubsub's own tracing.
 
     The test needs a separate process because the official client takes the global provider, which

@@ -43,7 +43,7 @@ def table_under(heading: str) -> list[str]:
     return [row.split("|")[1].strip() for row in rows[1].splitlines()]
 
 
-def test_the_guides_program_runs(pubsub_emulator: Emulator) -> None:
+def test_the_program_of_the_observability_guide_runs(pubsub_emulator: Emulator) -> None:
     """All blocks run in one process, and each subscription has two messages to handle."""
     with TopicAdminClient() as topics, SubscriberClient() as client:
         topics.create_topic(name=TOPIC)
@@ -70,7 +70,7 @@ def test_the_guides_program_runs(pubsub_emulator: Emulator) -> None:
     assert "SubscriptionState.CLOSED\n" in result.stdout
 
 
-def test_every_metric_of_prometheus_is_in_the_table() -> None:
+def test_every_prometheus_metric_is_in_the_table_of_the_observability_guide() -> None:
     """The table has these metrics and no others."""
     listed = {
         name.removesuffix("_total")
@@ -80,7 +80,7 @@ def test_every_metric_of_prometheus_is_in_the_table() -> None:
     assert listed == Page().types().keys()
 
 
-def test_every_metric_in_an_alert_exists() -> None:
+def test_every_metric_in_an_alert_of_the_guide_exists() -> None:
     """Counters have the full name with `_total`."""
     types = Page().types()
     exported = {f"{name}_total" if kind == "counter" else name for name, kind in types.items()}
@@ -90,19 +90,19 @@ def test_every_metric_in_an_alert_exists() -> None:
     assert used - exported == set()
 
 
-def test_every_hook_is_in_the_table() -> None:
+def test_every_hook_is_in_the_table_of_the_observability_guide() -> None:
     """The name is that of its method."""
     listed = {cell.strip("`").partition("(")[0] for cell in table_under("## Hooks")}
     assert listed == {name for name in vars(Hooks) if not name.startswith("_")}
 
 
-def test_every_state_is_in_the_table() -> None:
+def test_every_subscription_state_is_in_the_table_of_the_observability_guide() -> None:
     """The names are those in the code."""
     listed = [cell.strip("`") for cell in table_under("## State and statistics")]
     assert listed == [state.name for state in SubscriptionState]
 
 
-def test_every_logger_is_in_the_table() -> None:
+def test_every_logger_is_in_the_table_of_the_observability_guide() -> None:
     """The table has each logger of the subscriber, but not the broker's own."""
     sources = (ROOT / "subscriber").rglob("*.py")
     found = {

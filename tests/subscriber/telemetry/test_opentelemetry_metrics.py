@@ -31,7 +31,7 @@ COUNTERS = {
 GAUGES = {"leased", "leased_bytes", "held", "waiting", "running", "unanswered", "load"}
 
 
-def test_names_are_those_of_the_conventions() -> None:
+def test_opentelemetry_names_are_those_of_the_semantic_conventions() -> None:
     """Each name beginning with messaging. or error. is in the installed package."""
     ours = {
         value
@@ -52,7 +52,7 @@ def test_names_are_those_of_the_conventions() -> None:
     assert {conventions.PROCESS, conventions.SETTLE} <= operations
 
 
-def test_a_callback_is_timed_and_its_message_counted(recorder: Recorder) -> None:
+def test_opentelemetry_times_a_callback_and_counts_its_message(recorder: Recorder) -> None:
     """The duration is in seconds, and names and units are those of the conventions."""
     with freeze_time("2030-01-01") as time:
         recorder.hooks.wrap(SUBSCRIPTION, lambda _: time.tick(0.25))(message())
@@ -67,7 +67,9 @@ def test_a_callback_is_timed_and_its_message_counted(recorder: Recorder) -> None
     assert metrics["messaging.client.consumed.messages"].unit == "{message}"
 
 
-def test_a_callback_that_raised_is_counted_apart(recorder: Recorder) -> None:
+def test_opentelemetry_counts_a_callback_that_raised_with_its_error_type(
+    recorder: Recorder,
+) -> None:
     """The count has the type of the error."""
 
     def fail(_: Message) -> None:
@@ -82,7 +84,7 @@ def test_a_callback_that_raised_is_counted_apart(recorder: Recorder) -> None:
     assert {point.attributes.get("error.type"): point.count for point in points} == expected
 
 
-def test_a_batch_counts_all_its_messages_and_one_callback(recorder: Recorder) -> None:
+def test_opentelemetry_counts_all_messages_of_a_batch_and_one_callback(recorder: Recorder) -> None:
     """Two messages have one duration, even if the callback empties its list."""
     batch = [message("1"), message("2")]
     recorder.hooks.wrap(SUBSCRIPTION, lambda _: batch.clear())(batch)
@@ -91,7 +93,7 @@ def test_a_batch_counts_all_its_messages_and_one_callback(recorder: Recorder) ->
     assert (consumed.value, timed.count) == (2, 1)
 
 
-def test_calls_are_timed_by_operation_and_error(recorder: Recorder) -> None:
+def test_opentelemetry_times_calls_by_operation_and_error(recorder: Recorder) -> None:
     """The attributes are those of their spans."""
     recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.25, None)
     recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.5, Unavailable("later"))
@@ -109,7 +111,9 @@ def test_calls_are_timed_by_operation_and_error(recorder: Recorder) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COUNTERS | GAUGES))
-def test_each_field_of_the_statistics_is_a_metric(recorder: Recorder, name: str) -> None:
+def test_opentelemetry_exports_each_field_of_the_statistics_as_a_metric(
+    recorder: Recorder, name: str
+) -> None:
     """Counters are monotonic sums, levels are gauges, and each has its own value."""
     recorder.hooks.subscribed(SUBSCRIPTION, Source(**{name: 7}))
     metric = recorder.metrics()[f"pullstream.{name}"]
@@ -120,7 +124,9 @@ def test_each_field_of_the_statistics_is_a_metric(recorder: Recorder, name: str)
     assert {recorder.points(f"pullstream.{other}")[0].value for other in others} == {0}
 
 
-def test_state_and_latency_have_a_value_for_each_attribute(recorder: Recorder) -> None:
+def test_opentelemetry_exports_state_and_latency_with_one_value_per_attribute(
+    recorder: Recorder,
+) -> None:
     """The current state is 1, and each quantile is in seconds."""
     recorder.hooks.subscribed(SUBSCRIPTION, Source(latency=Latency(0.1, 0.2, 0.3)))
     assert recorder.values("pullstream.state", "state") == {
@@ -134,7 +140,9 @@ def test_state_and_latency_have_a_value_for_each_attribute(recorder: Recorder) -
     assert recorder.values("pullstream.latency", "quantile") == quantiles
 
 
-def test_the_end_of_a_subscription_keeps_counters_and_takes_gauges(recorder: Recorder) -> None:
+def test_opentelemetry_keeps_counters_and_removes_gauges_of_an_ended_subscription(
+    recorder: Recorder,
+) -> None:
     """Another subscription with the name continues the counters."""
     first, second = Source(acked=5, leased=1), Source(acked=2, leased=4)
     recorder.hooks.subscribed(SUBSCRIPTION, first)
@@ -148,14 +156,16 @@ def test_the_end_of_a_subscription_keeps_counters_and_takes_gauges(recorder: Rec
     assert recorder.values("pullstream.leased", PROJECT) == {"p": 4}
 
 
-def test_subscriptions_of_one_id_in_two_projects_are_apart(recorder: Recorder) -> None:
+def test_opentelemetry_separates_subscriptions_with_the_same_id_in_two_projects(
+    recorder: Recorder,
+) -> None:
     """The project distinguishes them, for which the conventions have no name."""
     recorder.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
     recorder.hooks.subscribed(OTHER, Source(acked=2))
     assert recorder.values("pullstream.acked", PROJECT) == {"p": 1, "q": 2}
 
 
-def test_without_an_sdk_nothing_is_reported_and_nothing_fails() -> None:
+def test_opentelemetry_hooks_without_an_sdk_report_nothing_and_do_not_fail() -> None:
     """A library may use the hooks before the application has set up OpenTelemetry."""
     hooks = OpenTelemetryHooks()
     hooks.subscribed(SUBSCRIPTION, Source())

@@ -29,7 +29,7 @@ def run(recorder: Recorder, argument: Any, callback: Any = lambda _: None) -> An
 # ---- callbacks ---------------------------------------------------------------------------------
 
 
-def test_a_callback_is_a_span_by_the_conventions(recorder: Recorder) -> None:
+def test_a_callback_has_a_span_by_the_semantic_conventions(recorder: Recorder) -> None:
     """The span has the standard name, kind and attributes. Missing fields have no attribute."""
     run(recorder, message("7", data=b"12345"))
     span = recorder.span()
@@ -48,14 +48,18 @@ def test_a_callback_is_a_span_by_the_conventions(recorder: Recorder) -> None:
     assert span.parent is None
 
 
-def test_a_name_of_another_form_is_taken_as_it_is(recorder: Recorder) -> None:
+def test_the_span_of_an_unusual_subscription_name_has_the_name_unchanged(
+    recorder: Recorder,
+) -> None:
     """The server refuses such a name. The span has no project."""
     recorder.hooks.wrap("orders", lambda _: None)(message())
     assert recorder.span().name == "process orders"
     assert "gcp.project_id" not in attributes(recorder.span())
 
 
-def test_the_ordering_key_and_the_attempt_are_told_where_there_are_any(recorder: Recorder) -> None:
+def test_the_callback_span_has_the_ordering_key_and_delivery_attempt_if_present(
+    recorder: Recorder,
+) -> None:
     """The names are those of the conventions for Pub/Sub."""
     run(recorder, message(key="anna", attempt=3))
     told = attributes(recorder.span())
@@ -63,7 +67,7 @@ def test_the_ordering_key_and_the_attempt_are_told_where_there_are_any(recorder:
     assert told["messaging.gcp_pubsub.message.delivery_attempt"] == 3
 
 
-def test_the_span_is_the_current_one_while_the_callback_runs(recorder: Recorder) -> None:
+def test_the_callback_span_is_the_current_span_while_the_callback_runs(recorder: Recorder) -> None:
     """Spans of the callback are its children, and afterwards the previous span is current."""
     tracer = recorder.tracers.get_tracer("user")
 
@@ -76,7 +80,7 @@ def test_the_span_is_the_current_one_while_the_callback_runs(recorder: Recorder)
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
-def test_a_callback_is_no_part_of_what_was_open_on_its_thread(recorder: Recorder) -> None:
+def test_the_callback_span_is_not_a_child_of_a_span_open_on_its_thread(recorder: Recorder) -> None:
     """The callback's span is a root, and afterwards the previous span is current again."""
     with recorder.tracers.get_tracer("user").start_as_current_span("left open") as left_open:
         run(recorder, message())
@@ -85,7 +89,7 @@ def test_a_callback_is_no_part_of_what_was_open_on_its_thread(recorder: Recorder
     assert (process.name, process.parent) == ("process orders", None)
 
 
-def test_an_async_callback_has_its_span_around_its_awaits(recorder: Recorder) -> None:
+def test_the_span_of_an_async_callback_covers_its_awaits(recorder: Recorder) -> None:
     """Two callbacks that alternate on one loop each keep their own span."""
     tracer = recorder.tracers.get_tracer("user")
     traced: list[str] = []
@@ -111,7 +115,7 @@ def test_an_async_callback_has_its_span_around_its_awaits(recorder: Recorder) ->
     assert len(spans) == 4
 
 
-def test_an_error_is_recorded(recorder: Recorder) -> None:
+def test_the_callback_span_records_the_error_of_the_callback(recorder: Recorder) -> None:
     """The error is the status, an attribute, and an event with the traceback."""
 
     def fail(_: Message) -> None:
@@ -128,7 +132,7 @@ def test_an_error_is_recorded(recorder: Recorder) -> None:
     assert "no such order" in attributes(event)["exception.stacktrace"]
 
 
-def test_an_error_that_cannot_be_shown_still_ends_the_span(
+def test_a_callback_error_without_readable_text_still_ends_the_span(
     recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error's text raises. The callback's error is still raised, and the problem is logged."""
@@ -146,7 +150,7 @@ def test_an_error_that_cannot_be_shown_still_ends_the_span(
     assert [record.name for record in caplog.records] == ["pullstream.telemetry"]
 
 
-def test_the_type_of_an_error_that_is_not_builtin_has_its_module(recorder: Recorder) -> None:
+def test_the_span_names_the_type_of_a_non_builtin_error_with_its_module(recorder: Recorder) -> None:
     """Two modules may have errors with the same name."""
 
     def fail(_: Message) -> None:
@@ -158,7 +162,9 @@ def test_the_type_of_an_error_that_is_not_builtin_has_its_module(recorder: Recor
 
 
 @pytest.mark.parametrize("verdict", ["ack", "nack"])
-def test_a_verdict_of_the_callback_is_an_event(recorder: Recorder, verdict: str) -> None:
+def test_a_disposition_in_the_callback_is_an_event_of_its_span(
+    recorder: Recorder, verdict: str
+) -> None:
     """The event has the number of messages."""
     run(recorder, message(), lambda one: getattr(one, verdict)())
     (event,) = recorder.span().events
@@ -169,7 +175,7 @@ def test_a_verdict_of_the_callback_is_an_event(recorder: Recorder, verdict: str)
 
 
 @pytest.mark.parametrize("name", ["googclient_traceparent", "traceparent"])
-def test_the_span_links_to_the_publishers(recorder: Recorder, name: str) -> None:
+def test_the_callback_span_links_to_the_publishers_span(recorder: Recorder, name: str) -> None:
     """The link comes from the official client's attribute or the W3C one. It is not a parent."""
     one = message()
     one.attributes[name] = PARENT
@@ -180,14 +186,14 @@ def test_the_span_links_to_the_publishers(recorder: Recorder, name: str) -> None
     assert recorder.span().parent is None
 
 
-def test_the_official_clients_attribute_comes_first(recorder: Recorder) -> None:
+def test_the_span_link_prefers_the_official_clients_trace_attribute(recorder: Recorder) -> None:
     """The sender may have set the plain attribute before it called the client."""
     run(recorder, message(traceparent=OTHER_PARENT, googclient_traceparent=PARENT))
     (link,) = recorder.span().links
     assert link.context.span_id == PUBLISHER
 
 
-def test_the_trace_state_comes_along(recorder: Recorder) -> None:
+def test_the_span_link_has_the_trace_state_of_the_message(recorder: Recorder) -> None:
     """The trace state has the same prefix as the parent."""
     run(
         recorder,
@@ -198,13 +204,13 @@ def test_the_trace_state_comes_along(recorder: Recorder) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "nonsense", f"00-{0:032x}-{0:016x}-01"])
-def test_a_context_that_cannot_be_read_gives_no_link(recorder: Recorder, value: str) -> None:
+def test_an_unreadable_trace_context_gives_the_span_no_link(recorder: Recorder, value: str) -> None:
     """The span exists without a link."""
     run(recorder, message(googclient_traceparent=value))
     assert recorder.span().links == ()
 
 
-def test_looking_for_a_context_adds_nothing_to_the_message(recorder: Recorder) -> None:
+def test_reading_the_trace_context_adds_no_attribute_to_the_message(recorder: Recorder) -> None:
     """Reading a missing attribute with [] would add an empty one."""
     one = message(currency="EUR")
     run(recorder, one)
@@ -249,7 +255,7 @@ def test_a_batch_is_one_span_with_a_link_for_each_message(recorder: Recorder) ->
     ("kind", "operation", "operation_type"),
     [("acknowledge", "ack", "settle"), ("modify_ack_deadline", "modack", None)],
 )
-def test_a_call_is_a_span_by_the_conventions(
+def test_a_request_has_a_span_by_the_semantic_conventions(
     recorder: Recorder, kind: Any, operation: str, operation_type: str | None
 ) -> None:
     """The span ends now, and its length is the duration of the call."""
@@ -273,7 +279,7 @@ def test_a_call_is_a_span_by_the_conventions(
     assert span.end_time - span.start_time == 500_000_000
 
 
-def test_a_call_that_failed_tells_its_status_code(recorder: Recorder) -> None:
+def test_the_span_of_a_failed_request_has_its_status_code(recorder: Recorder) -> None:
     """The code is error.type, and the server's text is the description."""
     recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 1, 0.1, Unavailable("try later"))
     span = recorder.span()
@@ -282,7 +288,9 @@ def test_a_call_that_failed_tells_its_status_code(recorder: Recorder) -> None:
     assert span.status.description == "try later"
 
 
-def test_a_call_is_no_part_of_what_runs_on_its_thread(recorder: Recorder) -> None:
+def test_the_span_of_a_request_is_not_a_child_of_a_span_open_on_its_thread(
+    recorder: Recorder,
+) -> None:
     """This holds even if a span was left open on the thread."""
     with recorder.tracers.get_tracer("user").start_as_current_span("left open"):
         recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 1, 0.1, None)

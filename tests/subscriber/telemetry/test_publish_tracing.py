@@ -44,10 +44,10 @@ def attributes_of(span: ReadableSpan) -> dict[str, object]:
     return dict(span.attributes or {})
 
 
-def test_a_message_has_a_span_until_its_answer(
+def test_a_published_message_has_a_span_until_its_answer(
     publisher: PublisherClient, exporter: InMemorySpanExporter
 ) -> None:
-    """It is a child of the current span, and names topic, size, key and ID."""
+    """The span is a child of the current span, and names topic, size, key and ID."""
     with trace.get_tracer("test").start_as_current_span("request") as current:
         future = publisher.publish(TOPIC, b"data", "k")
     message_id = future.result(10)
@@ -63,7 +63,7 @@ def test_a_message_has_a_span_until_its_answer(
     assert found["messaging.destination.name"] == TOPIC.rpartition("/")[2]
 
 
-def test_the_subscriber_continues_the_trace(
+def test_the_subscribers_callback_span_links_to_the_publish_span(
     publisher: PublisherClient,
     broker: Emulator,
     provider: TracerProvider,
@@ -88,7 +88,7 @@ def test_the_subscriber_continues_the_trace(
     assert link.context.trace_id == created.trace_id
 
 
-def test_a_failure_is_an_error_of_the_span(
+def test_a_failed_publish_is_an_error_of_its_span(
     publisher: PublisherClient, exporter: InMemorySpanExporter
 ) -> None:
     """Of the request, or of the call."""
@@ -101,7 +101,7 @@ def test_a_failure_is_an_error_of_the_span(
     assert {span.status.status_code for span in spans} == {trace.StatusCode.ERROR}
 
 
-def test_many_messages_have_a_span_each(
+def test_publish_many_creates_a_span_for_each_message(
     publisher: PublisherClient, exporter: InMemorySpanExporter, broker: Emulator
 ) -> None:
     """Each message carries the context of its span."""
@@ -111,7 +111,7 @@ def test_many_messages_have_a_span_each(
     assert len(contexts) == len(exporter.get_finished_spans()) == 2
 
 
-def test_a_message_without_room_for_the_context_is_published(
+def test_a_message_without_room_for_the_trace_context_is_published_without_it(
     broker: Emulator, publisher: PublisherClient
 ) -> None:
     """The context is one more attribute, and is left out if there are 100."""
