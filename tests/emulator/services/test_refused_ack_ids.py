@@ -20,9 +20,9 @@ from pullstream_protocol import errors
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, Broker
 
-Fate = Literal["done", "failed", "repeat"]
+Result = Literal["done", "failed", "repeat"]
 Kind = Literal["acknowledge", "extend", "nack"]
-Reader = Callable[[list[str], grpc.StatusCode, Mapping[str, str]], dict[str, Fate]]
+Reader = Callable[[list[str], grpc.StatusCode, Mapping[str, str]], dict[str, Result]]
 
 # The statuses after which the layer for exactly-once delivery repeats the IDs without a name.
 REPEATED = {
@@ -34,19 +34,21 @@ REPEATED = {
 }
 
 
-def of_code(code: str) -> Fate:
+def of_code(code: str) -> Result:
     return "repeat" if code.startswith("TRANSIENT_FAILURE_") else "failed"
 
 
 def python_go_and_node(
     ack_ids: list[str], status: grpc.StatusCode, named: Mapping[str, str]
-) -> dict[str, Fate]:
+) -> dict[str, Result]:
     """An ID without a name: the status decides."""
-    unnamed: Fate = "repeat" if status in REPEATED else "failed"
+    unnamed: Result = "repeat" if status in REPEATED else "failed"
     return {i: of_code(named[i]) if i in named else unnamed for i in ack_ids}
 
 
-def java(ack_ids: list[str], status: grpc.StatusCode, named: Mapping[str, str]) -> dict[str, Fate]:
+def java(
+    ack_ids: list[str], status: grpc.StatusCode, named: Mapping[str, str]
+) -> dict[str, Result]:
     """An ID without a name succeeded if others have names; otherwise the status decides."""
     if not named:
         return python_go_and_node(ack_ids, status, named)
@@ -114,19 +116,19 @@ class Server:
         return leased - self.leased
 
 
-def reported(server: Server, kind: Kind, ack_ids: list[str], read: Reader) -> dict[str, Fate]:
+def reported(server: Server, kind: Kind, ack_ids: list[str], read: Reader) -> dict[str, Result]:
     """Return what a client reports for each ID, after it has repeated what it should repeat."""
-    fates: dict[str, Fate] = {}
+    results: dict[str, Result] = {}
     left = ack_ids
     for _ in range(20):
         error = server.call(kind, left)
         if error is None:
-            return {**fates, **dict.fromkeys(left, "done")}
-        fates |= read(left, error.grpc_status_code, error.metadata or {})
-        left = [ack_id for ack_id in left if fates[ack_id] == "repeat"]
+            return {**results, **dict.fromkeys(left, "done")}
+        results |= read(left, error.grpc_status_code, error.metadata or {})
+        left = [ack_id for ack_id in left if results[ack_id] == "repeat"]
         if not left:
             break
-    return fates
+    return results
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -144,10 +146,10 @@ def test_no_client_reports_what_did_not_happen(kind: Kind, read: Reader) -> None
         acked = set(server.taken("acknowledge", ack_ids, leased))
         asked = [ack_id for ack_id in ack_ids if ack_id not in acked]
         asked = chance.sample(asked, chance.randint(1, len(asked)))
-        fates = reported(server, kind, asked, read)
+        results = reported(server, kind, asked, read)
         taken = server.taken(kind, asked, leased)
-        done = {ack_id for ack_id, fate in fates.items() if fate == "done"}
-        failed = {ack_id for ack_id, fate in fates.items() if fate == "failed"}
+        done = {ack_id for ack_id, result in results.items() if result == "done"}
+        failed = {ack_id for ack_id, result in results.items() if result == "failed"}
         if not (kind == "extend" and read is java):
             # Java's client believes that extensions without a name took effect. Its callback runs,
             # and the acknowledgement is refused.
