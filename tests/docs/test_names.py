@@ -304,3 +304,18 @@ def test_every_documented_argument_is_a_parameter() -> None:
                     if name not in parameters(node)
                 ]
     assert not stale, "\n".join(stale)
+
+
+def test_every_internal_term_of_the_glossary_is_in_a_name_of_the_code() -> None:
+    """The term due queue, for example, is the name DueQueue."""
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    terms = re.findall(r"^\| (.+?) † \|", glossary, re.MULTILINE)
+    product = {
+        name
+        for path, source in sources().items()
+        if path.relative_to(ROOT).parts[0] in ("protocol", "subscriber", "emulator")
+        for name in source.names
+    }
+    words = {re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).lower().strip() for name in product}
+    assert terms
+    assert [term for term in terms if not any(f" {term} " in f" {name} " for name in words)] == []
