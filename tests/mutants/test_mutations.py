@@ -1,4 +1,4 @@
-"""The mutants of a module: what is changed, and what stays."""
+"""Mutants of a module: the changed tokens and the excluded parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.mutants.run import PACKAGE, SUITES, TESTS, trials
 
 
 def changes(source: str) -> list[tuple[str, str]]:
-    """Return the changed lines with what the mutants have instead."""
+    """Return each changed line, before and after the change."""
     return [(mutant.before, mutant.after) for mutant in mutants(textwrap.dedent(source))]
 
 

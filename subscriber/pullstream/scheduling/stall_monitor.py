@@ -58,7 +58,7 @@ class PoolSnapshot(NamedTuple):
 
 
 class StallState:
-    """What the stall monitor knows about one pool.
+    """The stall monitor's record of one pool.
 
     The threads of the pool set the attributes. The thread of the stall monitor checks.
 

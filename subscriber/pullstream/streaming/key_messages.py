@@ -1,4 +1,4 @@
-"""The messages of a failed key: those that the client holds, and those that are missing."""
+"""The held and the missing messages of a failed key."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HeldMessages:
 
     Attributes:
         bytes: Bytes of the messages.
-        old: Number of *old* deliveries: those that were held at the last call of `mark_old`.
+        old: Number of *old* deliveries. They were held at the last call of `mark_old`.
     """
 
     def __init__(self) -> None:

@@ -570,7 +570,7 @@ def test_no_message_begins_during_a_turn() -> None:
     assert key.next() is None
 
 
-# ---- what the key holds ------------------------------------------------------------------------
+# ---- the held messages -------------------------------------------------------------------------
 
 
 def test_a_message_is_parked_in_its_last_delivery_while_the_key_waits() -> None:
