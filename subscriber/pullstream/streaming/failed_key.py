@@ -472,7 +472,6 @@ class FailedKey:
             self._give_back(message, actions)
 
     def _give_back(self, message: Message, actions: Actions) -> None:
-        self._seen.add(message.message_id)
         self._miss(message, position_of(message))
         actions.give_back.append(message)
 

@@ -532,6 +532,18 @@ def test_an_old_delivery_that_is_not_handled_ends_the_failure() -> None:
     assert key.is_over
 
 
+def test_a_delivery_that_runs_before_a_missing_message_is_not_remembered() -> None:
+    key = Key("1")
+    running = run_redelivered(key)
+    key.lose("2")
+    key.finish(running)
+    key.finish(key.run())
+    key.accept("2")
+    key.get("2/again")
+    key.finish(key.run())
+    assert key.is_over
+
+
 def test_a_delivery_that_arrives_during_the_turn_is_acknowledged_with_it() -> None:
     key = Key()
     running = run_redelivered(key)
