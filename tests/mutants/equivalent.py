@@ -9,4 +9,9 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "self._last_delay = 0.0",
         "self._last_delay = 0.0 + 1",
     ): "A wait for a delay of one second is shorter than MIN_WAIT.",
+    (
+        "streaming/failed_key.py",
+        "return first is not None and position > first",
+        "return first is not None and position >= first",
+    ): "No message is missing and held, and a message that arrives is no longer missing.",
 }

@@ -315,7 +315,8 @@ class FailedKey:
             self._find_gone(message, position, now, actions)
         is_blocked = self._is_blocked(position)
         if is_blocked and self.state is KeyState.GAVE_UP:
-            self._give_back(message, actions)
+            self._put(message, position, actions)
+            self._give_back([message], actions)
         elif message_id in self._handled:
             actions.acknowledge.append(message)
         else:
@@ -362,7 +363,7 @@ class FailedKey:
                 self._move(KeyState.IN_DOUBT, self.due)
             elif self.state is KeyState.PROBED:
                 self._move(KeyState.PROBED_IN_DOUBT, self.due)
-            self._give_back_held(held, actions)
+            self._give_back(held, actions)
         else:
             self._missing.pop_before(position)
             self._restart_wait()
@@ -457,23 +458,20 @@ class FailedKey:
         blocked = self._blocked()
         if blocked and self.state in (KeyState.WAITING, KeyState.IN_DOUBT):
             self._move(KeyState.PROBED)
-            self._give_back_held(blocked[:1], actions)
+            self._give_back(blocked[:1], actions)
         else:
             self.give_back_all(actions)
 
     def give_back_all(self, actions: Actions) -> None:
         """Return all messages that wait for a missing one, also to make room."""
         self._move(KeyState.GAVE_UP)
-        self._give_back_held(self._blocked(), actions)
+        self._give_back(self._blocked(), actions)
 
-    def _give_back_held(self, messages: Iterable[Message], actions: Actions) -> None:
+    def _give_back(self, messages: Iterable[Message], actions: Actions) -> None:
         for message in messages:
             self._held.remove(message)
-            self._give_back(message, actions)
-
-    def _give_back(self, message: Message, actions: Actions) -> None:
-        self._miss(message, position_of(message))
-        actions.give_back.append(message)
+            self._miss(message, position_of(message))
+            actions.give_back.append(message)
 
     def _miss(self, message: Message, position: Position) -> None:
         self._missing.add(message, position)

@@ -318,6 +318,16 @@ def test_a_key_that_gave_up_stays_so_when_it_returns_messages() -> None:
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
+def test_a_key_that_gave_up_returns_a_message_in_all_its_deliveries() -> None:
+    key = Key()
+    key.make_room()
+    key.keep("1", "2")
+    key.now = READER_DELAY
+    actions = key.get("2/again")
+    assert (ids(actions.give_back), ids(actions.forget)) == (["1", "2/again"], ["2"])
+    assert len(key) == 0
+
+
 def test_a_redelivery_after_the_answers_shows_that_earlier_messages_are_gone() -> None:
     key = Key("1")
     key.now = READER_DELAY
