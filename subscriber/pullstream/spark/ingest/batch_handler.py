@@ -154,9 +154,9 @@ def _counted(watch: Observation) -> dict[str, Any] | None:
     `Observation.get` would wait for ever in that case.
     """
     jvm: Any = watch._jvm
-    patience = jvm.scala.concurrent.duration.Duration.apply(f"{_COUNT_WAIT}s")
+    timeout = jvm.scala.concurrent.duration.Duration.apply(f"{_COUNT_WAIT}s")
     try:
-        jvm.scala.concurrent.Await.ready(watch._jo.future(), patience)  # type: ignore[union-attr]
+        jvm.scala.concurrent.Await.ready(watch._jo.future(), timeout)  # type: ignore[union-attr]
     except Py4JJavaError:
         return None
     return watch.get

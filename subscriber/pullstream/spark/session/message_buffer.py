@@ -47,11 +47,11 @@ class MessageBuffer(Hooks):
         self._filling_since = 0.0
         self._last_news = 0.0
         self._state = SubscriptionState.CONNECTING
-        clock.add_waker(self.look_again)
+        clock.add_waker(self.check_again)
 
     def close(self) -> None:
         """Unregister from the clock. The ledger keeps its content."""
-        self._clock.remove_waker(self.look_again)
+        self._clock.remove_waker(self.check_again)
 
     # ---- called by the subscription --------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class MessageBuffer(Hooks):
             max_messages: Number of messages that completes a batch.
             max_bytes: Size in bytes that completes a batch.
             is_over: Ends the wait when it returns True. It is called when messages arrive, when the
-                stream changes its state, and after `look_again`.
+                stream changes its state, and after `check_again`.
         """
         with self._changed:
             while not self._ledger.has(max_messages, max_bytes):
@@ -200,7 +200,7 @@ class MessageBuffer(Hooks):
             leased = self._ledger.leased()
         forget(leased)
 
-    def look_again(self) -> None:
+    def check_again(self) -> None:
         """Wake the waiting threads to check their conditions again."""
         with self._changed:
             self._changed.notify_all()

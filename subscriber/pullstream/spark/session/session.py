@@ -87,7 +87,7 @@ class IngestSession:
         self._clock = clock
         self._connect = connect or (lambda: SubscriberClient(**settings.connection))
         self._segments = Segments(settings, disk or AtomicFiles(), clock)
-        self._intake: MessageBuffer | None = None
+        self._buffer: MessageBuffer | None = None
         self._feed: SubscriptionSource | None = None
         self._prefetch = Prefetcher(work_ahead)
         # The prefetched segment that `latest` has not returned yet.
@@ -129,32 +129,32 @@ class IngestSession:
                 exist.
             SubscriberClosed: The session is closed.
         """
-        intake, feed = self._begin(start, start)
+        buffer, feed = self._begin(start, start)
         within = (limit or Limit()).within(self._settings)
-        self._end_prefetch(intake)
+        self._end_prefetch(buffer)
         ready = self._next
         if ready is not None and (self._seq, ready.within) == (start, within):
             self._next = None
-            return self._plan(ready, intake)
-        self._take_back(intake)
-        with intake.precedence():
-            self._segments.settle(intake, self._committed)
+            return self._plan(ready, buffer)
+        self._take_back(buffer)
+        with buffer.precedence():
+            self._segments.settle(buffer, self._committed)
         if self._seq > start:
             # The engine has not used the batch that was planned last.
             return self._seq
         if not self._drained:
             feed.check()
-            if self._wait(intake, *within):
+            if self._wait(buffer, *within):
                 feed.check()
-                with intake.precedence():
-                    cut = self._segments.cut(intake, start, within, self._until)
-                return start if cut is None else self._plan(cut, intake)
+                with buffer.precedence():
+                    cut = self._segments.cut(buffer, start, within, self._until)
+                return start if cut is None else self._plan(cut, buffer)
             feed.check()
             self._drained = self._until is not None
         if self._drained:
             # No more messages are expected and this may be the last call, so wait for the server's
             # answers to the acknowledgements.
-            intake.release()
+            buffer.release()
             feed.stop(_DRAIN_FLUSH)
         return start
 
@@ -178,26 +178,26 @@ class IngestSession:
         Idempotent; never raises. If the done index cannot be written, the next call tries again.
         """
         is_news, self._committed = end > self._committed, max(self._committed, end)
-        if self._intake is None or self._closed:
+        if self._buffer is None or self._closed:
             return
         if is_news or not self._prefetch.is_under_way:
-            self._end_prefetch(self._intake)
-            self._segments.settle(self._intake, self._committed)
+            self._end_prefetch(self._buffer)
+            self._segments.settle(self._buffer, self._committed)
 
     @property
     def is_caught_up(self) -> bool:
         """Whether the last `latest` ended because no more messages arrived, and not at a limit."""
-        intake, wait = self._intake, self._settings.drain_wait
-        return self._drained or (intake is not None and intake.is_quiet(wait))
+        buffer, wait = self._buffer, self._settings.drain_wait
+        return self._drained or (buffer is not None and buffer.is_quiet(wait))
 
     def report(self) -> dict[str, int]:
         """Return the state in numbers. All are 0 before the first call."""
         report = dict.fromkeys(_REPORTED, 0)
         report["seq"] = self._seq
-        if self._intake is not None and self._feed is not None:
+        if self._buffer is not None and self._feed is not None:
             report["unackedCommitted"] = self._feed.unanswered
             report["spoolBytes"] = self._segments.spool.size
-            with self._intake.ledger() as ledger:
+            with self._buffer.ledger() as ledger:
                 report["buffered"] = ledger.buffered
                 report["leased"] = ledger.buffered + ledger.spooled
                 report["suppressedDuplicates"] = ledger.suppressed
@@ -215,14 +215,14 @@ class IngestSession:
         """
         self._closed = True
         try:
-            if self._intake is not None and self._feed is not None:
-                self._end_prefetch(self._intake)
-                self._take_back(self._intake)
-                self._intake.release()
+            if self._buffer is not None and self._feed is not None:
+                self._end_prefetch(self._buffer)
+                self._take_back(self._buffer)
+                self._buffer.release()
                 self._feed.close(timeout)
         finally:
-            if self._intake is not None:
-                self._intake.close()
+            if self._buffer is not None:
+                self._buffer.close()
             self._segments.close()
 
     def __enter__(self) -> Self:
@@ -246,9 +246,9 @@ class IngestSession:
         """
         if self._closed:
             raise SubscriberClosed("this session is closed; create a new one")
-        if self._intake is None:
+        if self._buffer is None:
             self._segments.open()
-            self._intake = MessageBuffer(
+            self._buffer = MessageBuffer(
                 self._segments.done, self._clock, self._settings.column_subscription
             )
         if self._feed is None or planned > self._seq:
@@ -259,25 +259,25 @@ class IngestSession:
             if planned > committed:
                 # Before the subscription opens, because it may raise.
                 self._segments.agreement.find(committed, planned)
-            return self._intake, self._receive(self._intake, planned)
-        return self._intake, self._feed
+            return self._buffer, self._receive(self._buffer, planned)
+        return self._buffer, self._feed
 
-    def _receive(self, intake: MessageBuffer, planned: int) -> SubscriptionSource:
-        recovery = Recovery(self._segments.spool, intake, planned)
+    def _receive(self, buffer: MessageBuffer, planned: int) -> SubscriptionSource:
+        recovery = Recovery(self._segments.spool, buffer, planned)
         give_up_after = None if self._until is None else _DRAIN_GIVE_UP
         # Assigned at once: if the process gets a SIGTERM during the next step, `close` must close
         # it.
         self._feed = feed = SubscriptionSource(
-            self._connect(), self._settings, intake, give_up_after=give_up_after
+            self._connect(), self._settings, buffer, give_up_after=give_up_after
         )
         recovery.adopt(feed)
         return feed
 
     # ---- batches -------------------------------------------------------------------------------
 
-    def _wait(self, intake: MessageBuffer, max_messages: int, max_bytes: int) -> bool:
+    def _wait(self, buffer: MessageBuffer, max_messages: int, max_bytes: int) -> bool:
         settings, drains = self._settings, self._until is not None
-        return intake.wait(
+        return buffer.wait(
             max_messages,
             max_bytes,
             linger=settings.linger,
@@ -285,37 +285,37 @@ class IngestSession:
             drain=drains,
         )
 
-    def _plan(self, cut: WrittenSegment, intake: MessageBuffer) -> int:
+    def _plan(self, cut: WrittenSegment, buffer: MessageBuffer) -> int:
         """Record the segment as planned, and start to prefetch while the engine processes it."""
         self._seq, self._drained = cut.seq, cut.is_last
         if not self._drained:
-            self._prefetch.start(lambda: self._go_ahead(intake, cut))
+            self._prefetch.start(lambda: self._go_ahead(buffer, cut))
         return cut.seq
 
     # ---- prefetch (depends on `work_ahead`) ------------------------------------------------------
 
-    def _go_ahead(self, intake: MessageBuffer, last: WrittenSegment) -> None:
+    def _go_ahead(self, buffer: MessageBuffer, last: WrittenSegment) -> None:
         """Settle committed segments and write the next one while the engine processes `last`."""
-        self._segments.settle(intake, self._committed)
-        if last.seq >= self._ahead_from and intake.wait_until_full(
+        self._segments.settle(buffer, self._committed)
+        if last.seq >= self._ahead_from and buffer.wait_until_full(
             *last.within, self._prefetch.is_over
         ):
             try:
-                self._next = self._segments.cut(intake, last.seq, last.within, self._until)
+                self._next = self._segments.cut(buffer, last.seq, last.within, self._until)
             except SpoolError as error:
                 # Not reported: when the next segment is requested, `last` may be deleted, and there
                 # is room.
                 _log.debug("no segment is prefetched after segment %d: %s", last.seq, error)
                 self._ahead_from = last.seq + _PAUSE_WITHOUT_ROOM
 
-    def _end_prefetch(self, intake: MessageBuffer) -> None:
+    def _end_prefetch(self, buffer: MessageBuffer) -> None:
         """Wait until the prefetch ends; then only the caller's thread uses the segments."""
         if self._prefetch.is_under_way:
-            with intake.precedence():
-                self._prefetch.end(intake.look_again)
+            with buffer.precedence():
+                self._prefetch.end(buffer.check_again)
 
-    def _take_back(self, intake: MessageBuffer) -> None:
+    def _take_back(self, buffer: MessageBuffer) -> None:
         """Move the messages of an unrequested prefetched segment back to the buffer."""
         cut, self._next = self._next, None
         if cut is not None:
-            self._segments.put_back(intake, cut.seq)
+            self._segments.put_back(buffer, cut.seq)

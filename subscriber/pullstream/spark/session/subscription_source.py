@@ -36,7 +36,7 @@ class SubscriptionSource:
     Args:
         client: The client, which `close` closes.
         settings: The subscription and its limits.
-        intake: The message buffer.
+        buffer: The message buffer.
         give_up_after: Seconds without a working stream after which the subscription fails. None:
             never.
     """
@@ -45,7 +45,7 @@ class SubscriptionSource:
         self,
         client: SubscriberClient,
         settings: IngestSettings,
-        intake: MessageBuffer,
+        buffer: MessageBuffer,
         *,
         give_up_after: float | None,
     ) -> None:
@@ -54,11 +54,11 @@ class SubscriptionSource:
         self._future: StreamingPullFuture = subscribe_with(
             client,
             settings.subscription,
-            intake,
+            buffer,
             StreamingSettings(
                 limits,
                 give_up_after=give_up_after,
-                hooks=(intake,),
+                hooks=(buffer,),
                 batching=Batching(min(_LIST_LENGTH, limits.max_messages), _LIST_WAIT),
                 # Rows are made from the whole list at once.
                 unparsed=True,

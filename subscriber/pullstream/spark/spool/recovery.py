@@ -19,20 +19,20 @@ class Recovery:
 
     Args:
         spool: The spool, which is open.
-        intake: The message buffer, whose ledger gets the kept segments.
+        buffer: The message buffer, whose ledger gets the kept segments.
         planned: Number of the last segment that the engine may read again.
 
     Raises:
         SpoolError: The segments cannot be deleted.
     """
 
-    def __init__(self, spool: Spool, intake: MessageBuffer, planned: int) -> None:
-        self._intake = intake
+    def __init__(self, spool: Spool, buffer: MessageBuffer, planned: int) -> None:
+        self._buffer = buffer
         found = [spool.get(seq) for seq in spool.numbers]
         self._kept = [(segment, segment.leases()) for segment in found if segment.seq <= planned]
         self._others = [(segment, segment.leases()) for segment in found if segment.seq > planned]
         spool.discard_after(planned)
-        with intake.ledger() as ledger:
+        with buffer.ledger() as ledger:
             for segment, held in self._kept:
                 ledger.restore(segment.seq, list(held))
 
@@ -44,7 +44,7 @@ class Recovery:
         """
         for segment, held in self._kept:
             messages = feed.adopt(list(held.values()), segment.size)
-            with self._intake.ledger() as ledger:
+            with self._buffer.ledger() as ledger:
                 outdated = ledger.adopted(segment.seq, dict(zip(held, messages, strict=True)))
             forget(outdated)
         for segment, held in self._others:

@@ -71,12 +71,12 @@ class Segments:
         self.spool.close()
 
     def cut(
-        self, intake: MessageBuffer, after: int, within: tuple[int, int], until: float | None
+        self, buffer: MessageBuffer, after: int, within: tuple[int, int], until: float | None
     ) -> WrittenSegment | None:
         """Write the first messages of the buffer to a segment.
 
         Args:
-            intake: The buffer.
+            buffer: The buffer.
             after: The engine's offset. The segment gets the next number that no acknowledged or
                 discarded segment has had, because a checkpoint may refer to such a segment.
             within: Maximum number of messages and bytes.
@@ -89,7 +89,7 @@ class Segments:
             SpoolError: The segment cannot be written; its messages are in the buffer again.
         """
         seq = max(after, self.done.newest, self.spool.newest_discarded) + 1
-        groups, is_all = intake.cut(seq, *within)
+        groups, is_all = buffer.cut(seq, *within)
         if not groups:
             # The leases of all buffered messages were lost after the caller looked.
             return None
@@ -98,7 +98,7 @@ class Segments:
             data, batches = encode(rows)
             self.spool.write(seq, rows.num_rows, batches, data)
         except BaseException:
-            self.put_back(intake, seq)
+            self.put_back(buffer, seq)
             raise
         is_last = False
         if until is not None and is_all and rows.num_rows < within[0]:
@@ -118,20 +118,20 @@ class Segments:
         newest: float = found["max"] / 1e6
         return oldest > than + max(newest - self._clock.now(), 0.0)
 
-    def put_back(self, intake: MessageBuffer, seq: int) -> None:
+    def put_back(self, buffer: MessageBuffer, seq: int) -> None:
         """Move the messages of an unannounced segment back to the buffer and delete its file."""
-        with intake.ledger() as ledger:
+        with buffer.ledger() as ledger:
             ledger.put_back(seq)
         self.spool.remove(seq)
 
-    def settle(self, intake: MessageBuffer, committed: int) -> None:
+    def settle(self, buffer: MessageBuffer, committed: int) -> None:
         """Acknowledge the segments up to `committed`, in order. Never raises.
 
         The done index is written before the acknowledgement: after a crash between the two, the
         messages are redelivered and recognized as duplicates. If the index cannot be written, the
         next call tries again.
         """
-        with intake.ledger() as ledger:
+        with buffer.ledger() as ledger:
             segments = [(seq, ledger.keys(seq)) for seq in ledger.segments if seq <= committed]
         for seq, keys in segments:
             try:
@@ -144,7 +144,7 @@ class Segments:
                     error,
                 )
                 return
-            with intake.ledger() as ledger:
+            with buffer.ledger() as ledger:
                 messages = ledger.committed(seq)
             MessageBatch(messages).ack()
             self.spool.remove(seq)

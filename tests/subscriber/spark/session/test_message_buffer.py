@@ -41,13 +41,13 @@ class World:
     def __init__(self) -> None:
         self.clock = WatchedClock()
         self.done: set[str] = set()
-        self.intake = MessageBuffer(self.done, self.clock, None)
+        self.buffer = MessageBuffer(self.done, self.clock, None)
         self._pool = ThreadPoolExecutor(1)
 
     def wait(self, *, linger: float = 10, idle: float = 5, drain: bool = False) -> Future[bool]:
         """Begin to wait, and return when the waiter sleeps."""
         waiting: Future[bool] = self._pool.submit(
-            self.intake.wait, 4, 100, linger=linger, idle=idle, drain=drain
+            self.buffer.wait, 4, 100, linger=linger, idle=idle, drain=drain
         )
         self.looked()
         return waiting
@@ -65,15 +65,15 @@ class World:
         return waiting.result(PATIENCE)
 
     def bring(self, *ids: str, **kind: Any) -> None:
-        self.intake(MessageBatch(batch(ids, **kind)))
+        self.buffer(MessageBatch(batch(ids, **kind)))
 
     def change(self, state: SubscriptionState) -> None:
-        self.intake.state_changed(SUBSCRIPTION, StateChange(state, state, 0.0))
+        self.buffer.state_changed(SUBSCRIPTION, StateChange(state, state, 0.0))
 
     def close(self) -> None:
         self.change(SubscriptionState.CLOSED)
         self._pool.shutdown()
-        self.intake.close()
+        self.buffer.close()
 
 
 @pytest.fixture
@@ -88,9 +88,9 @@ def test_a_full_batch_is_not_waited_for(world: World) -> None:
     waiting = world.wait()
     world.bring("a", "b", "c", "d")
     assert waiting.result(PATIENCE) is True
-    assert world.intake.wait(4, 100, linger=10, idle=5, drain=False)
+    assert world.buffer.wait(4, 100, linger=10, idle=5, drain=False)
     world.bring("e", share=100)
-    assert world.intake.wait(1000, 100, linger=10, idle=5, drain=False)
+    assert world.buffer.wait(1000, 100, linger=10, idle=5, drain=False)
 
 
 def test_a_batch_that_has_begun_is_waited_for_from_its_first_message(world: World) -> None:
@@ -111,18 +111,18 @@ def test_messages_that_came_before_have_been_waited_for(world: World) -> None:
     """They came while Spark worked on the previous batch."""
     world.bring("a")
     world.clock.advance(10)
-    assert world.intake.wait(4, 100, linger=10, idle=5, drain=False)
+    assert world.buffer.wait(4, 100, linger=10, idle=5, drain=False)
 
 
 def test_what_a_full_batch_leaves_is_waited_for_from_then_on(world: World) -> None:
     """Otherwise each batch after the first would have a random, small size."""
     world.bring("a", "b", "c", "d", "e")
     world.clock.advance(9)
-    groups, is_all = world.intake.cut(1, 4, 100)
+    groups, is_all = world.buffer.cut(1, 4, 100)
     assert ([one.message_id for one in flat(groups)], is_all) == (["a", "b", "c", "d"], False)
     waiting = world.wait()
     assert world.ends_after(waiting, 10) is True
-    assert world.intake.cut(2, 4, 100)[1]
+    assert world.buffer.cut(2, 4, 100)[1]
 
 
 def test_who_works_ahead_waits_for_a_full_batch_only(world: World) -> None:
@@ -130,7 +130,7 @@ def test_who_works_ahead_waits_for_a_full_batch_only(world: World) -> None:
     is_over = threading.Event()
 
     def begin() -> Future[bool]:
-        return pool.submit(world.intake.wait_until_full, 2, 100, is_over.is_set)
+        return pool.submit(world.buffer.wait_until_full, 2, 100, is_over.is_set)
 
     with ThreadPoolExecutor(1) as pool:
         waiting = begin()
@@ -140,10 +140,10 @@ def test_who_works_ahead_waits_for_a_full_batch_only(world: World) -> None:
             waiting.result(0.05)
         world.bring("b")
         assert waiting.result(PATIENCE) is True
-        world.intake.cut(1, 2, 100)
+        world.buffer.cut(1, 2, 100)
         waiting = begin()
         is_over.set()
-        world.intake.look_again()
+        world.buffer.check_again()
         assert waiting.result(PATIENCE) is False
         is_over.clear()
         waiting = begin()
@@ -218,9 +218,9 @@ def test_a_drain_does_not_wait_for_more_than_comes(world: World) -> None:
 def test_a_lost_lease_is_a_lost_message(world: World) -> None:
     """The message will be redelivered, here or elsewhere."""
     messages = MessageBatch(batch(["a", "b"]))
-    world.intake(messages)
-    world.intake.lease_lost(SUBSCRIPTION, messages[:1], "expired")
-    with world.intake.ledger() as ledger:
+    world.buffer(messages)
+    world.buffer.lease_lost(SUBSCRIPTION, messages[:1], "expired")
+    with world.buffer.ledger() as ledger:
         assert flat(ledger.cut(1, 9, 1000)) == messages[1:]
 
 
@@ -237,13 +237,13 @@ def test_the_session_s_work_comes_before_that_of_the_worker(
             return super().of_arrived(messages, subscription)
 
     monkeypatch.setattr(message_buffer, "MessageGroup", TellingGroup)
-    intake = MessageBuffer(set(), ManualClock(), None)
-    worker = threading.Thread(target=intake, args=[MessageBatch(batch(["a", "b"]))])
-    with intake.precedence():
+    buffer = MessageBuffer(set(), ManualClock(), None)
+    worker = threading.Thread(target=buffer, args=[MessageBatch(batch(["a", "b"]))])
+    with buffer.precedence():
         worker.start()
         assert not begun.wait(0.05)
     worker.join(PATIENCE)
     assert begun.is_set()
-    with intake.ledger() as ledger:
+    with buffer.ledger() as ledger:
         assert ledger.buffered == 2
-    intake.close()
+    buffer.close()

@@ -46,7 +46,7 @@ def test_a_full_disk_loses_nothing(world: World) -> None:
     assert sorted(ids(session, 0, 1)) == published
 
 
-def test_the_spools_limit_stops_the_intake(world: World) -> None:
+def test_the_message_buffer_stops_at_the_limit_of_the_spool(world: World) -> None:
     """Committed messages make room."""
     for _ in range(4):
         world.broker.publish(TOPIC, b"x" * 10_000)

@@ -40,11 +40,11 @@ def test_a_run_ends_when_all_that_comes_is_younger(
     settings = IngestSettings(subscription="projects/p/subscriptions/one", spool_dir=tmp_path)
     segments = Segments(settings, AtomicFiles(), clock)
     segments.open()
-    intake = MessageBuffer(segments.done, clock, None)
-    intake(MessageBatch(batch(["a", "b"], published=[begun + each for each in published])))
+    buffer = MessageBuffer(segments.done, clock, None)
+    buffer(MessageBatch(batch(["a", "b"], published=[begun + each for each in published])))
     clock.advance(5)
-    cut = segments.cut(intake, 0, (10, 10_000), begun)
+    cut = segments.cut(buffer, 0, (10, 10_000), begun)
     assert cut is not None
     assert cut.is_last == is_last
-    intake.close()
+    buffer.close()
     segments.close()
