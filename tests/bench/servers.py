@@ -123,21 +123,21 @@ def served(server: Server) -> Iterator[Served]:
 
 
 @contextmanager
-def running(command: Sequence[str], ready: str, patience: float = PATIENCE) -> Iterator[str]:
+def running(command: Sequence[str], ready: str, timeout: float = PATIENCE) -> Iterator[str]:
     """Run a process during the block after it has printed a line that matches `ready`.
 
     Yields the match's last group.
 
     Raises:
-        NotStarted: The line has not come after `patience` seconds.
+        NotStarted: The line has not come after `timeout` seconds.
     """
-    with _started(command, ready, patience) as (_, found):
+    with _started(command, ready, timeout) as (_, found):
         yield found
 
 
 @contextmanager
 def _started(
-    command: Sequence[str], ready: str, patience: float = PATIENCE
+    command: Sequence[str], ready: str, timeout: float = PATIENCE
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     pattern = re.compile(ready)
     found: list[str] = []
@@ -158,7 +158,7 @@ def _started(
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     try:
-        is_ready.wait(patience)
+        is_ready.wait(timeout)
         if not found:
             raise NotStarted(f"{' '.join(command[1:4])} did not start")
         yield process, found[0]

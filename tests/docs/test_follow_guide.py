@@ -32,7 +32,7 @@ def test_its_programs_run_one_after_the_other(
     assert "2 b'a pen' {}" in printed
     assert "caught up at 2" in printed
     assert "over: stopped None" in printed
-    names["with_patience"](names["Record"](pubsub_emulator.messages(names["TOPIC"])[0], "topic"))
+    names["with_retries"](names["Record"](pubsub_emulator.messages(names["TOPIC"])[0], "topic"))
 
 
 def test_every_state_reason_and_cause_stands_in_it() -> None:

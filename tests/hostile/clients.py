@@ -165,18 +165,18 @@ class Subscriber:
             return True
         once = message.exactly_once_enabled
         self._results.record("begin", data, received=message.batch.received_at)
-        fate = self._dice.random()
+        roll = self._dice.random()
         is_ordered = bool(message.ordering_key)
-        if fate < 0.03:
+        if roll < 0.03:
             self._track("nack", message, message.nack_with_response)
             return False
-        if fate < 0.05:
+        if roll < 0.05:
             self._track("extend", message, lambda: message.modify_ack_deadline_with_response(30))
             self._ack(message, data, tracked=True)
-        elif fate < 0.06 and not is_ordered:
+        elif roll < 0.06 and not is_ordered:
             raise RuntimeError("a callback that fails")
         else:
-            tracked = fate < 0.5 or once
+            tracked = roll < 0.5 or once
             self._ack(message, data, tracked=tracked)
         return True
 

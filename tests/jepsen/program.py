@@ -132,14 +132,14 @@ class Handling:
         }
         received = message.batch.received_at if self._is_ours else 0.0
         self._record("begin", data, received=received, **values)
-        fate = self._dice.random()
+        roll = self._dice.random()
         # The official client goes on with the key after a nack.
         may_fail = self._is_ours or not self._settings["ordered"]
-        if fate < 0.02 and may_fail:
+        if roll < 0.02 and may_fail:
             self._record("nack", data, **values)
             message.nack()
             return
-        if fate < 0.03:
+        if roll < 0.03:
             time.sleep(self._dice.uniform(0.0, 0.5))
         if self._plants("reordered-key", is_ordered=True):
             key, _, number = data.partition(":")

@@ -125,21 +125,21 @@ class World:
 
     def _handle(self, message: Message) -> None:
         key, number = self.ledger.began(message)
-        fate = self._dice.random()
-        if fate < 0.02:
+        roll = self._dice.random()
+        if roll < 0.02:
             message.nack()
-        elif fate < 0.021:
+        elif roll < 0.021:
             message.drop()
-        elif fate < 0.025:
+        elif roll < 0.025:
             raise RuntimeError("a callback that fails")
-        elif fate < 0.027:
+        elif roll < 0.027:
             message.nack(delay=1)
         else:
-            if fate < 0.03:
+            if roll < 0.03:
                 # A slow callback.
                 self._ending.wait(self._dice.uniform(0.0, 0.5))
             self.ledger.handled(key, number)
-            if self.kind.exactly_once or fate < 0.2:
+            if self.kind.exactly_once or roll < 0.2:
                 self.ledger.watch(message, message.ack_with_response())
             else:
                 message.ack()

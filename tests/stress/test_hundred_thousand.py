@@ -77,11 +77,11 @@ class Journal:
         with self.lock:
             self.calls += 1
             self.by_key[key].append(number)
-            fate = random.random()
-            if fate < 0.01:
+            roll = random.random()
+            if roll < 0.01:
                 message.nack()
                 return
-            if fate < 0.012:
+            if roll < 0.012:
                 # Never settled: its ack deadline passes at the server, and it is redelivered.
                 self.dropped += 1
                 message.drop()
@@ -89,7 +89,7 @@ class Journal:
             self.handled.add((key, number))
             if len(self.handled) >= TOTAL // 2:
                 self.half.set()
-        if fate < 0.5:
+        if roll < 0.5:
             self._late.add(message)
         else:
             message.ack()

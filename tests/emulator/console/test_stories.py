@@ -35,7 +35,7 @@ ORDER = {
 
 
 @pytest.fixture(autouse=True)
-def _patience() -> None:
+def _browser_timeout() -> None:
     expect.set_options(timeout=PATIENCE)
 
 
