@@ -22,8 +22,8 @@ from pullstream_protocol.errors import NotFound
 from .conftest import TOPIC, PublishServer
 
 
-def test_a_thousand_tasks_publish_at_a_time(emulator: Emulator) -> None:
-    """Each gets its own ID."""
+def test_a_thousand_tasks_can_publish_concurrently(emulator: Emulator) -> None:
+    """Each message gets its own ID."""
 
     async def main() -> None:
         async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
@@ -36,7 +36,7 @@ def test_a_thousand_tasks_publish_at_a_time(emulator: Emulator) -> None:
     assert len(emulator.messages(TOPIC)) == 1000
 
 
-def test_many_messages_are_awaited(emulator: Emulator) -> None:
+def test_awaiting_publish_many_returns_the_ids_of_all_messages(emulator: Emulator) -> None:
     """The result has all IDs."""
 
     async def main() -> None:
@@ -47,7 +47,7 @@ def test_many_messages_are_awaited(emulator: Emulator) -> None:
     asyncio.run(main())
 
 
-def test_an_error_is_raised_by_the_await(emulator: Emulator) -> None:
+def test_awaiting_an_async_publish_raises_its_error(emulator: Emulator) -> None:
     """As by `result()`."""
 
     async def main() -> None:
@@ -58,7 +58,7 @@ def test_an_error_is_raised_by_the_await(emulator: Emulator) -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_task_does_not_withdraw_its_message(server: PublishServer) -> None:
+def test_cancelling_a_task_does_not_withdraw_its_published_message(server: PublishServer) -> None:
     """The message is published all the same."""
 
     async def main() -> None:
@@ -75,7 +75,7 @@ def test_a_cancelled_task_does_not_withdraw_its_message(server: PublishServer) -
     asyncio.run(main())
 
 
-def test_flow_control_never_blocks_the_loop(server: PublishServer) -> None:
+def test_publish_flow_control_never_blocks_the_event_loop(server: PublishServer) -> None:
     """The await of a message without room takes longer; the order of the calls is kept."""
 
     async def main() -> None:
@@ -99,7 +99,9 @@ def test_flow_control_never_blocks_the_loop(server: PublishServer) -> None:
     assert server.requests == [[b"%d" % number] for number in range(5)]
 
 
-def test_deferred_messages_fail_when_the_client_closes(server: PublishServer) -> None:
+def test_publishes_that_wait_for_room_fail_when_the_async_client_closes(
+    server: PublishServer,
+) -> None:
     """Every await ends."""
 
     async def main() -> None:
@@ -118,10 +120,10 @@ def test_deferred_messages_fail_when_the_client_closes(server: PublishServer) ->
 
 
 @pytest.mark.parametrize("stops_first", [False, True])
-def test_a_close_sends_the_messages_that_wait_for_room(
+def test_async_publisher_close_sends_messages_that_wait_for_room(
     server: PublishServer, stops_first: bool
 ) -> None:
-    """`publish` has accepted them, so the close waits for them, also after `stop`."""
+    """`publish` has accepted the messages, so the close waits for them, also after `stop`."""
 
     async def main() -> list[str]:
         limits = PublishFlowControl(10, 1_000_000, LimitExceededBehavior.BLOCK)
@@ -144,7 +146,7 @@ def test_a_close_sends_the_messages_that_wait_for_room(
     }
 
 
-def test_a_close_that_gives_up_counts_the_messages_that_wait_for_room(
+def test_async_publisher_close_that_gives_up_reports_the_messages_that_wait_for_room(
     server: PublishServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error and the log have the numbers of unsent and unconfirmed messages."""
@@ -169,7 +171,7 @@ def test_a_close_that_gives_up_counts_the_messages_that_wait_for_room(
     assert "2 messages were not sent, and 1 were sent but not confirmed" in caplog.text
 
 
-def test_the_close_does_not_block_the_loop(server: PublishServer) -> None:
+def test_async_publisher_close_does_not_block_the_event_loop(server: PublishServer) -> None:
     """Other tasks run while it waits for the server."""
 
     async def main() -> None:
@@ -186,7 +188,7 @@ def test_the_close_does_not_block_the_loop(server: PublishServer) -> None:
     asyncio.run(main())
 
 
-def test_a_future_may_be_awaited_on_two_loops(server: PublishServer) -> None:
+def test_a_publish_future_may_be_awaited_on_two_event_loops(server: PublishServer) -> None:
     """A message belongs to no loop."""
     publisher = AsyncPublisherClient(endpoint=server.endpoint)
     server.gate.clear()
@@ -207,7 +209,7 @@ def test_a_future_may_be_awaited_on_two_loops(server: PublishServer) -> None:
     asyncio.run(publisher.close())
 
 
-def test_topics_are_managed_through_admin(emulator: Emulator) -> None:
+def test_the_async_publisher_manages_topics_through_its_admin_client(emulator: Emulator) -> None:
     """The calls block, so they belong on a thread."""
 
     async def main() -> None:

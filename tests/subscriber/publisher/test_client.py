@@ -67,7 +67,7 @@ FOR_EVER = 60.0
 # ---- messages ----------------------------------------------------------------------------------
 
 
-def test_a_message_arrives_with_all_its_parts(emulator: Emulator) -> None:
+def test_a_published_message_arrives_with_all_its_fields(emulator: Emulator) -> None:
     """Data, attributes and ordering key arrive unchanged."""
     with PublisherClient(endpoint=emulator.endpoint, publisher_options=ORDERED) as publisher:
         message_id = publisher.publish(
@@ -90,7 +90,7 @@ def test_a_message_arrives_with_all_its_parts(emulator: Emulator) -> None:
     ],
     ids=["ours", "proto-plus", "official protobuf"],
 )
-def test_a_whole_message_is_accepted(emulator: Emulator, message: Any) -> None:
+def test_publish_accepts_a_whole_message_object(emulator: Emulator, message: Any) -> None:
     """Messages of the official client, too, alone and in lists."""
     with PublisherClient(endpoint=emulator.endpoint, publisher_options=ORDERED) as publisher:
         publisher.publish(TOPIC, message).result(10)
@@ -100,7 +100,7 @@ def test_a_whole_message_is_accepted(emulator: Emulator, message: Any) -> None:
     assert len(emulator.messages(TOPIC)) == 3
 
 
-def test_a_message_may_have_attributes_only(emulator: Emulator) -> None:
+def test_publish_accepts_a_message_with_attributes_only(emulator: Emulator) -> None:
     """Pub/Sub requires data or attributes."""
     with PublisherClient(endpoint=emulator.endpoint) as publisher:
         publisher.publish(TOPIC, b"", kind="tombstone").result(10)
@@ -118,7 +118,7 @@ def test_a_message_may_have_attributes_only(emulator: Emulator) -> None:
         (pubsub.Topic(name="t"), "it must be bytes or a PubsubMessage$"),
     ],
 )
-def test_other_data_is_refused(connect: Connect, data: Any, text: str) -> None:
+def test_publish_refuses_data_of_another_type(connect: Connect, data: Any, text: str) -> None:
     """The error names the accepted types."""
     with pytest.raises(TypeError, match=text):
         connect().publish(TOPIC, data)
@@ -126,13 +126,13 @@ def test_other_data_is_refused(connect: Connect, data: Any, text: str) -> None:
         connect().publish_many(TOPIC, [b"good", data])
 
 
-def test_a_whole_message_excludes_other_attributes(connect: Connect) -> None:
-    """It has its own; which of the two would count is not clear."""
+def test_publish_refuses_attributes_beside_a_whole_message_object(connect: Connect) -> None:
+    """The message has its own; which of the two would count is not clear."""
     with pytest.raises(ValueError, match="has its own ordering key and attributes; set"):
         connect().publish(TOPIC, pubsub.PubsubMessage(data=b"x"), a="1")
 
 
-def test_an_ordering_key_requires_the_option(connect: Connect) -> None:
+def test_publish_with_an_ordering_key_requires_enable_message_ordering(connect: Connect) -> None:
     """As in the official client: without it the order would not be kept."""
     with pytest.raises(ValueError, match="enable_message_ordering=True"):
         connect().publish(TOPIC, b"x", "key")
@@ -142,8 +142,10 @@ def test_an_ordering_key_requires_the_option(connect: Connect) -> None:
         connect(publisher_options=ORDERED).publish(TOPIC, b"x", 7)  # type: ignore[arg-type]
 
 
-def test_a_message_that_never_fits_fails_at_once(connect: Connect, server: PublishServer) -> None:
-    """It does not reach the server, and spoils no request."""
+def test_publishing_a_message_above_the_size_limit_fails_at_once(
+    connect: Connect, server: PublishServer
+) -> None:
+    """The message does not reach the server, and spoils no request."""
     publisher = connect()
     with pytest.raises(MessageTooLargeError, match="the server accepts 10,000,000"):
         publisher.publish(TOPIC, b"x" * 10_000_000)
@@ -156,7 +158,7 @@ def test_a_message_that_never_fits_fails_at_once(connect: Connect, server: Publi
 # ---- batches -----------------------------------------------------------------------------------
 
 
-def test_messages_share_requests(connect: Connect, server: PublishServer) -> None:
+def test_published_messages_share_requests(connect: Connect, server: PublishServer) -> None:
     """A request has up to max_messages, and each message gets its own ID."""
     publisher = connect(BatchSettings(max_messages=10, max_latency=FOR_EVER))
     data = [b"%d" % number for number in range(25)]
@@ -168,21 +170,23 @@ def test_messages_share_requests(connect: Connect, server: PublishServer) -> Non
     assert len(set(ids)) == 25
 
 
-def test_a_batch_is_sent_after_its_latency(connect: Connect, server: PublishServer) -> None:
+def test_a_publish_batch_is_sent_after_max_latency(connect: Connect, server: PublishServer) -> None:
     """Nobody waits for the future, and no message follows."""
     connect(BatchSettings(max_latency=0.05)).publish(TOPIC, b"x")
     server.wait_for_calls(1)
     assert server.requests == [[b"x"]]
 
 
-def test_a_waiting_caller_is_served_at_once(connect: Connect) -> None:
-    """It does not wait for the latency of the batch."""
+def test_waiting_for_a_publish_future_sends_its_batch_at_once(connect: Connect) -> None:
+    """The caller does not wait for the latency of the batch."""
     publisher = connect(BatchSettings(max_latency=FOR_EVER))
     assert publisher.publish(TOPIC, b"x").result(10) == "1"
     assert publisher.publish(TOPIC, b"x").exception(10) is None
 
 
-def test_large_messages_are_sent_in_requests_that_the_server_accepts(emulator: Emulator) -> None:
+def test_publish_requests_of_large_messages_stay_within_the_server_limits(
+    emulator: Emulator,
+) -> None:
     """Settings above the limits of the server have no effect."""
     settings = BatchSettings(max_bytes=100_000_000, max_messages=100_000, max_latency=FOR_EVER)
     with PublisherClient(settings, endpoint=emulator.endpoint) as publisher:
@@ -208,7 +212,7 @@ def test_publish_many_returns_the_ids_in_the_order_of_the_messages(emulator: Emu
     assert [by_id[one] for one in ids] == [message.data for message in messages]
 
 
-def test_a_failed_part_of_many_messages_is_reported(
+def test_a_partly_failed_publish_many_reports_the_ids_of_the_published_messages(
     connect: Connect, server: PublishServer
 ) -> None:
     """The error has the IDs of the others."""
@@ -223,7 +227,9 @@ def test_a_failed_part_of_many_messages_is_reported(
 # ---- failures ----------------------------------------------------------------------------------
 
 
-def test_a_transient_error_is_retried(connect: Connect, server: PublishServer) -> None:
+def test_publish_retries_a_transient_error_with_the_same_idempotency_key(
+    connect: Connect, server: PublishServer
+) -> None:
     """With the same idempotency key, and without the user's help."""
     server.fail = [Unavailable("away"), Unavailable("away")]
     publisher = connect()
@@ -233,7 +239,9 @@ def test_a_transient_error_is_retried(connect: Connect, server: PublishServer) -
     assert publisher.statistics().retries == 2
 
 
-def test_requests_have_their_own_idempotency_keys(connect: Connect, server: PublishServer) -> None:
+def test_each_publish_request_has_its_own_idempotency_key(
+    connect: Connect, server: PublishServer
+) -> None:
     """And the header by which Google routes them."""
     publisher, other = connect(), connect()
     for client in (publisher, publisher, other):
@@ -242,10 +250,10 @@ def test_requests_have_their_own_idempotency_keys(connect: Connect, server: Publ
     assert {call.metadata["x-goog-request-params"] for call in server.calls} == {f"topic={TOPIC}"}
 
 
-def test_a_final_error_fails_all_messages_of_the_request(
+def test_a_permanent_error_fails_all_messages_of_a_publish_request(
     connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged, because a program may never look at the futures."""
+    """The error is logged, because a program may never look at the futures."""
     server.fail = [InvalidArgument("bad")]
     publisher = connect(BatchSettings(max_messages=2))
     with caplog.at_level(logging.WARNING, "pullstream.publisher"):
@@ -257,14 +265,18 @@ def test_a_final_error_fails_all_messages_of_the_request(
     assert publisher.statistics().failed == 2
 
 
-def test_without_retries_the_first_error_is_final(connect: Connect, server: PublishServer) -> None:
+def test_publish_with_retries_off_fails_with_the_first_error(
+    connect: Connect, server: PublishServer
+) -> None:
     """As with the official client."""
     server.fail = [Unavailable("away")]
     with pytest.raises(Unavailable):
         connect().publish(TOPIC, b"x", retry=None).result(10)
 
 
-def test_an_attempt_has_the_timeout(connect: Connect, server: PublishServer) -> None:
+def test_each_publish_attempt_has_the_configured_timeout(
+    connect: Connect, server: PublishServer
+) -> None:
     """Of the call, or of the options."""
     publisher = connect(publisher_options=PublisherOptions(timeout=20))
     publisher.publish(TOPIC, b"x", timeout=7).result(10)
@@ -281,7 +293,7 @@ QUICK = PublisherOptions(
 
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
-def test_a_predicate_that_raises_ends_the_retries(
+def test_a_retry_predicate_that_raises_ends_the_publish_retries(
     connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture, error: type
 ) -> None:
     """The message has the error of its request, and the log names the predicate."""
@@ -296,7 +308,9 @@ def test_a_predicate_that_raises_ends_the_retries(
     assert "predicate" in caplog.text
 
 
-def test_a_predicate_is_asked_once_for_each_error(connect: Connect, server: PublishServer) -> None:
+def test_the_retry_predicate_is_called_once_for_each_publish_error(
+    connect: Connect, server: PublishServer
+) -> None:
     asked = []
 
     def is_first(_: BaseException) -> bool:
@@ -330,7 +344,7 @@ def test_a_predicate_is_asked_once_for_each_error(connect: Connect, server: Publ
     ],
     ids=["publish", "publish_many", "TopicAdminClient.publish"],
 )
-def test_a_response_with_invalid_ids_is_an_error(
+def test_a_publish_response_with_invalid_message_ids_is_an_error(
     connect: Connect,
     server: PublishServer,
     monkeypatch: pytest.MonkeyPatch,
@@ -359,7 +373,7 @@ class FirstAnswerDamaged(grpc.GenericRpcHandler):
 
 
 @pytest.mark.parametrize("retry", [True, False])
-def test_an_answer_that_cannot_be_parsed_leaves_open_whether_the_message_is_stored(
+def test_the_error_of_an_unparseable_publish_response_says_that_it_may_have_succeeded(
     *, retry: bool
 ) -> None:
     """The server has answered, so the message may be stored. The call is repeated."""
@@ -379,10 +393,10 @@ def test_an_answer_that_cannot_be_parsed_leaves_open_whether_the_message_is_stor
     server.stop(None).wait()
 
 
-def test_an_error_says_that_an_earlier_attempt_may_have_succeeded(
+def test_a_publish_error_after_a_lost_reply_says_that_it_may_have_succeeded(
     connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its reply was lost. The last error alone would mean that nothing is stored."""
+    """The reply was lost. The last error alone would mean that nothing is stored."""
     server.fail = [Unavailable("Socket closed"), Unavailable("again"), NotFound("gone")]
     publisher = connect(publisher_options=QUICK)
     text = r"gone \(an earlier attempt may have succeeded; it ended with: 503 Socket closed\)"
@@ -404,7 +418,7 @@ def test_an_error_says_that_an_earlier_attempt_may_have_succeeded(
         [Aborted("race"), ResourceExhausted("quota"), PermissionDenied("no")],
     ],
 )
-def test_an_error_after_refused_attempts_means_that_nothing_is_stored(
+def test_a_publish_error_after_refused_attempts_means_that_nothing_is_stored(
     connect: Connect, server: PublishServer, attempts: list[Exception]
 ) -> None:
     """The server has answered each attempt."""
@@ -416,7 +430,7 @@ def test_an_error_after_refused_attempts_means_that_nothing_is_stored(
     assert "earlier" not in str(error)
 
 
-def test_an_error_without_any_connection_means_that_nothing_is_stored() -> None:
+def test_a_publish_error_without_a_connection_means_that_nothing_is_stored() -> None:
     """Nothing was sent in any attempt."""
     options = PublisherOptions(retry=Retry(initial=0.01, maximum=0.01, timeout=0.1))
     with PublisherClient((), options, endpoint="127.0.0.1:1") as publisher:
@@ -426,7 +440,7 @@ def test_an_error_without_any_connection_means_that_nothing_is_stored() -> None:
     assert "earlier" not in str(error)
 
 
-def test_an_error_without_an_answer_may_be_a_success(
+def test_a_publish_error_without_an_answer_says_that_it_may_have_succeeded(
     connect: Connect, server: PublishServer
 ) -> None:
     """The last attempt itself leaves it open."""
@@ -436,7 +450,9 @@ def test_an_error_without_an_answer_may_be_a_success(
     assert error.may_have_succeeded
 
 
-def test_a_lost_reply_causes_no_duplicate_on_our_broker(emulator: Emulator) -> None:
+def test_a_publish_retry_after_a_lost_reply_causes_no_duplicate_on_pullstreams_broker(
+    emulator: Emulator,
+) -> None:
     """The repeated request gets the IDs of the first one."""
     emulator.faults.lose_reply("Publish", times=1)
     with PublisherClient(endpoint=emulator.endpoint) as publisher:
@@ -448,7 +464,9 @@ def test_a_lost_reply_causes_no_duplicate_on_our_broker(emulator: Emulator) -> N
 # ---- ordering keys -----------------------------------------------------------------------------
 
 
-def test_the_order_of_a_key_survives_errors(connect: Connect, server: PublishServer) -> None:
+def test_publish_retries_keep_the_order_of_an_ordering_key(
+    connect: Connect, server: PublishServer
+) -> None:
     """A retried request comes before later ones."""
     server.fail = [None, Unavailable("away"), None, Unavailable("away")]
     publisher = connect(BatchSettings(max_messages=3), ORDERED)
@@ -459,7 +477,7 @@ def test_the_order_of_a_key_survives_errors(connect: Connect, server: PublishSer
     assert publisher.statistics().retries == 2
 
 
-def test_a_failed_key_is_paused_until_it_is_resumed(
+def test_a_failed_ordering_key_is_paused_until_resume_publish(
     connect: Connect, server: PublishServer
 ) -> None:
     """Waiting messages of the key fail; other keys and messages continue."""
@@ -500,7 +518,7 @@ def test_a_failed_key_is_paused_until_it_is_resumed(
         lambda publisher, topic: publisher.resume_publish(topic, "k"),
     ],
 )
-def test_a_wrong_topic_is_named(
+def test_publish_refuses_an_invalid_topic_and_names_it(
     connect: Connect,
     server: PublishServer,
     topic: Any,
@@ -515,7 +533,7 @@ def test_a_wrong_topic_is_named(
 
 
 @pytest.mark.parametrize("messages", [None, 5, b"data", "text"])
-def test_messages_that_are_no_list_are_named(connect: Connect, messages: Any) -> None:
+def test_publish_many_refuses_messages_that_are_no_list(connect: Connect, messages: Any) -> None:
     """Bytes are not a list of numbers."""
     with pytest.raises(TypeError, match=r"^messages is .*; it must be a list of messages"):
         connect().publish_many(TOPIC, messages)
@@ -539,10 +557,10 @@ def test_messages_that_are_no_list_are_named(connect: Connect, messages: Any) ->
         (b"x" * 10_000_000, {}, ""),
     ],
 )
-def test_a_message_that_the_broker_refuses_fails_alone(
+def test_a_message_that_the_broker_refuses_fails_without_its_batch(
     emulator: Emulator, data: bytes, attributes: dict[str, str], key: str
 ) -> None:
-    """Its call raises. The other messages of the batch are published."""
+    """The call of this message raises. The other messages of the batch are published."""
     settings = BatchSettings(max_latency=FOR_EVER)
     options = PublisherOptions(enable_message_ordering=True)
     with PublisherClient(settings, options, endpoint=emulator.endpoint) as publisher:
@@ -554,7 +572,9 @@ def test_a_message_that_the_broker_refuses_fails_alone(
     assert [message.data for message in emulator.messages(TOPIC)] == [b"first", b"second"]
 
 
-def test_the_transport_closes_the_client(connect: Connect, server: PublishServer) -> None:
+def test_closing_the_transport_closes_the_publisher_client(
+    connect: Connect, server: PublishServer
+) -> None:
     """Programs for the official client close its connection in this way."""
     publisher = connect(BatchSettings(max_latency=FOR_EVER))
     future = publisher.publish(TOPIC, b"x")
@@ -574,7 +594,7 @@ def limited(behavior: LimitExceededBehavior, messages: int = 2) -> PublisherOpti
     return PublisherOptions(flow_control=PublishFlowControl(messages, 1_000_000, behavior))
 
 
-def test_a_full_publisher_blocks(connect: Connect, server: PublishServer) -> None:
+def test_publish_blocks_at_the_flow_control_limit(connect: Connect, server: PublishServer) -> None:
     """The next message enters when one is confirmed; none waits for its latency."""
     server.gate.clear()
     publisher = connect(BatchSettings(max_latency=FOR_EVER), limited(LimitExceededBehavior.BLOCK))
@@ -591,7 +611,9 @@ def test_a_full_publisher_blocks(connect: Connect, server: PublishServer) -> Non
     assert publisher.statistics().published == 3
 
 
-def test_a_full_publisher_fails_the_future(connect: Connect, server: PublishServer) -> None:
+def test_publish_at_the_flow_control_limit_fails_the_future_with_behavior_error(
+    connect: Connect, server: PublishServer
+) -> None:
     """With ERROR. The room comes back with the answers."""
     server.gate.clear()
     publisher = connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.ERROR))
@@ -604,10 +626,10 @@ def test_a_full_publisher_fails_the_future(connect: Connect, server: PublishServ
     assert publisher.publish(TOPIC, b"x").result(10)
 
 
-def test_a_blocked_publish_ends_when_the_client_closes(
+def test_a_blocked_publish_raises_when_the_client_closes(
     connect: Connect, server: PublishServer
 ) -> None:
-    """It raises PublisherClosed and does not wait for ever."""
+    """The publish raises PublisherClosed and does not wait for ever."""
     server.gate.clear()
     publisher = connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.BLOCK))
     first = [publisher.publish(TOPIC, b"x") for _ in range(2)]
@@ -632,10 +654,10 @@ def test_a_blocked_publish_ends_when_the_client_closes(
         first[0].result(0)
 
 
-def test_a_close_sends_a_message_whose_publish_waits_for_room(
+def test_publisher_close_sends_a_message_whose_publish_waits_for_room(
     connect: Connect, server: PublishServer
 ) -> None:
-    """It came before the close, so it is sent when the first message makes room."""
+    """The message came before the close, so it is sent when the first message makes room."""
     server.gate.clear()
     publisher = connect(
         BatchSettings(max_latency=FOR_EVER), limited(LimitExceededBehavior.BLOCK, messages=1)
@@ -656,7 +678,7 @@ def test_a_close_sends_a_message_whose_publish_waits_for_room(
     assert futures[0].result(0) == "2"
 
 
-def test_an_interrupted_publish_uses_no_room(
+def test_a_publish_interrupted_by_ctrl_c_uses_no_flow_control_room(
     connect: Connect, server: PublishServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C ends the wait, and the message is not published."""
@@ -677,7 +699,7 @@ def test_an_interrupted_publish_uses_no_room(
     assert server.requests == [[b"first"], [b"third"]]
 
 
-def test_a_message_of_frozen_time_is_sent_when_the_freeze_ends(
+def test_a_message_published_in_frozen_time_is_sent_when_the_freeze_ends(
     connect: Connect, server: PublishServer
 ) -> None:
     """Nobody waits for the future, which would send the message at once."""
@@ -689,7 +711,9 @@ def test_a_message_of_frozen_time_is_sent_when_the_freeze_ends(
     assert server.requests == [[b"before"], [b"frozen"]]
 
 
-def test_a_failed_message_makes_room(connect: Connect, server: PublishServer) -> None:
+def test_a_failed_publish_frees_its_flow_control_room(
+    connect: Connect, server: PublishServer
+) -> None:
     """A failed message does not wait any more."""
     server.fail = [NotFound("none")]
     options = limited(LimitExceededBehavior.ERROR, messages=1)._replace(
@@ -705,7 +729,9 @@ def test_a_failed_message_makes_room(connect: Connect, server: PublishServer) ->
 # ---- hedging and compression -------------------------------------------------------------------
 
 
-def test_a_slow_request_is_sent_again(connect: Connect, server: PublishServer) -> None:
+def test_hedging_sends_a_slow_publish_request_a_second_time(
+    connect: Connect, server: PublishServer
+) -> None:
     """The first success counts, and both requests have one idempotency key."""
     server.gate.clear()
     options = PublisherOptions(hedging=PublishHedging(delay=0.1))
@@ -727,7 +753,7 @@ def test_a_slow_request_is_sent_again(connect: Connect, server: PublishServer) -
     assert abs(operations[0].publish_start_time.ToNanoseconds() / 1e9 - SYSTEM_CLOCK.now()) < 60
 
 
-def test_hedging_causes_no_duplicate_on_our_broker(emulator: Emulator) -> None:
+def test_hedging_causes_no_duplicate_on_pullstreams_broker(emulator: Emulator) -> None:
     """The broker knows the idempotency key."""
     emulator.faults.delay("Publish", 1.0, times=1)
     options = PublisherOptions(hedging=PublishHedging(delay=0.1))
@@ -738,7 +764,9 @@ def test_hedging_causes_no_duplicate_on_our_broker(emulator: Emulator) -> None:
     assert [message.message_id for message in emulator.messages(TOPIC)] == [hedged]
 
 
-def test_large_requests_are_compressed(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publish_requests_above_the_threshold_are_compressed(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From the threshold on."""
     options = PublisherOptions(enable_compression=True, compression_bytes_threshold=1000)
     publisher = connect(publisher_options=options)
@@ -759,7 +787,7 @@ def test_large_requests_are_compressed(connect: Connect, monkeypatch: pytest.Mon
 # ---- the end -----------------------------------------------------------------------------------
 
 
-def test_close_sends_everything(connect: Connect, server: PublishServer) -> None:
+def test_publisher_close_sends_all_messages(connect: Connect, server: PublishServer) -> None:
     """Later messages are refused."""
     publisher = connect(BatchSettings(max_latency=FOR_EVER))
     futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
@@ -774,7 +802,9 @@ def test_close_sends_everything(connect: Connect, server: PublishServer) -> None
     publisher.close()
 
 
-def test_stop_sends_everything_without_waiting(connect: Connect, server: PublishServer) -> None:
+def test_publisher_stop_sends_all_messages_without_waiting(
+    connect: Connect, server: PublishServer
+) -> None:
     """As in the official client, where a second stop is an error."""
     server.gate.clear()
     publisher = connect(BatchSettings(max_latency=FOR_EVER))
@@ -788,7 +818,7 @@ def test_stop_sends_everything_without_waiting(connect: Connect, server: Publish
         publisher.stop()
 
 
-def test_close_has_a_time_limit_and_reports_the_rest(
+def test_publisher_close_ends_at_its_time_limit_and_reports_unsent_messages(
     connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Every future has a result afterwards, and the log has the number."""
@@ -806,7 +836,7 @@ def test_close_has_a_time_limit_and_reports_the_rest(
     assert publisher.statistics().waiting == 0
 
 
-def test_close_without_a_server_fails_the_messages() -> None:
+def test_publisher_close_without_a_server_fails_the_messages() -> None:
     """The network may be away."""
     publisher = PublisherClient(endpoint="127.0.0.1:1")
     future = publisher.publish(TOPIC, b"x")
@@ -814,21 +844,21 @@ def test_close_without_a_server_fails_the_messages() -> None:
     assert isinstance(future.exception(0), PublisherClosed)
 
 
-def test_a_time_limit_of_zero_is_refused(connect: Connect) -> None:
+def test_publisher_close_refuses_a_time_limit_of_zero(connect: Connect) -> None:
     """The error names the allowed values."""
     with pytest.raises(ValueError, match="timeout is 0; it must be above 0 seconds, or None"):
         connect().close(0)
 
 
-def test_a_users_channel_stays_open(server: PublishServer) -> None:
-    """It belongs to the user."""
+def test_publisher_close_leaves_the_users_channel_open(server: PublishServer) -> None:
+    """The channel belongs to the user."""
     with grpc.insecure_channel(server.endpoint) as channel:
         for _ in range(2):
             with PublisherClient(channel=channel) as publisher:
                 publisher.publish(TOPIC, b"x").result(10)
 
 
-def test_a_channel_that_is_closed_fails_the_messages(server: PublishServer) -> None:
+def test_messages_published_on_a_closed_channel_fail(server: PublishServer) -> None:
     """Not silently."""
     channel = grpc.insecure_channel(server.endpoint)
     with PublisherClient(channel=channel) as publisher:
@@ -836,8 +866,8 @@ def test_a_channel_that_is_closed_fails_the_messages(server: PublishServer) -> N
         assert publisher.publish(TOPIC, b"x").exception(10) is not None
 
 
-def test_done_callbacks_may_publish_and_wait(connect: Connect) -> None:
-    """They run on a separate thread, and not on gRPC's."""
+def test_publish_done_callbacks_may_publish_and_wait(connect: Connect) -> None:
+    """Done callbacks run on a separate thread, and not on gRPC's."""
     publisher = connect()
     results: list[str] = []
     done = threading.Event()
@@ -851,7 +881,7 @@ def test_done_callbacks_may_publish_and_wait(connect: Connect) -> None:
     assert results == ["2"]
 
 
-def test_close_waits_for_done_callbacks(connect: Connect) -> None:
+def test_publisher_close_waits_for_done_callbacks(connect: Connect) -> None:
     """A program that ends after the close has seen all results."""
     publisher = connect()
     seen: list[str] = []
@@ -860,7 +890,9 @@ def test_close_waits_for_done_callbacks(connect: Connect) -> None:
     assert seen == ["1"]
 
 
-def test_a_second_close_does_not_wait(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_publisher_close_does_not_wait(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The end of the program closes every client once more."""
     monkeypatch.setattr(sender, "_CALLBACKS_TIMEOUT", 3600.0)
     publisher = connect()
@@ -872,7 +904,7 @@ def test_a_second_close_does_not_wait(connect: Connect, monkeypatch: pytest.Monk
     assert not second.is_alive()
 
 
-def test_a_callback_may_close_the_client(connect: Connect) -> None:
+def test_a_publish_done_callback_may_close_the_client(connect: Connect) -> None:
     """The close does not wait for the callback that called it."""
     publisher = connect()
     closed = threading.Event()
@@ -910,7 +942,7 @@ class Recorder(PublisherHooks):
         self.events.append(("request", messages, size > 0, seconds >= 0, error and str(error)))
 
 
-def test_hooks_are_called_on_all_events(connect: Connect, server: PublishServer) -> None:
+def test_publisher_hooks_are_called_on_all_events(connect: Connect, server: PublishServer) -> None:
     """Each attempt is a request; each batch has one result."""
     recorder = Recorder()
     publisher = connect(hooks=recorder)
@@ -931,13 +963,13 @@ def test_hooks_are_called_on_all_events(connect: Connect, server: PublishServer)
     )
 
 
-def test_other_hooks_are_refused(connect: Connect) -> None:
+def test_the_publisher_refuses_hooks_of_another_class(connect: Connect) -> None:
     """The error names the class."""
     with pytest.raises(TypeError, match="it must be a PublisherHooks object or a list of them"):
         connect(hooks=pullstream.Hooks())
 
 
-def test_the_client_manages_topics(emulator: Emulator) -> None:
+def test_the_publisher_client_manages_topics(emulator: Emulator) -> None:
     """As the official publisher does."""
     with PublisherClient(endpoint=emulator.endpoint) as publisher:
         topic = publisher.topic_path("project-1", "invoices")
@@ -949,7 +981,7 @@ def test_the_client_manages_topics(emulator: Emulator) -> None:
             publisher.publish(topic, b"x").result(10)
 
 
-def test_the_official_settings_are_accepted(emulator: Emulator) -> None:
+def test_the_publisher_accepts_the_official_clients_settings(emulator: Emulator) -> None:
     """A program may keep its settings when it changes the client."""
     types = pubsub_v1.types
     publisher = PublisherClient(
@@ -961,7 +993,7 @@ def test_the_official_settings_are_accepted(emulator: Emulator) -> None:
         assert publisher.publish(TOPIC, b"x", "k").result(10)
 
 
-def test_our_subscriber_receives_keys_in_order(emulator: Emulator) -> None:
+def test_messages_of_an_ordering_key_arrive_in_order_at_the_subscriber(emulator: Emulator) -> None:
     """From publish to callback."""
     received: dict[str, list[int]] = {}
     done = threading.Event()

@@ -31,7 +31,9 @@ values = st.text(st.characters(codec="utf-8"), max_size=200)
     attributes=st.dictionaries(names, values, max_size=5),
     key=st.text(st.characters(codec="utf-8"), max_size=100),
 )
-def test_protobuf_reads_what_is_written(data: bytes, attributes: dict[str, str], key: str) -> None:
+def test_protobuf_parses_the_encoded_publish_requests(
+    data: bytes, attributes: dict[str, str], key: str
+) -> None:
     """A request of any messages is read with the same fields."""
     entry = encode_message(data, encode_attributes(attributes) + encode_ordering_key(key))
     request = pubsub.PublishRequest.FromString(encode_topic(TOPIC) + entry + entry)
@@ -46,14 +48,14 @@ def test_protobuf_reads_what_is_written(data: bytes, attributes: dict[str, str],
 @example(SHORT)
 @example(16_383)
 @example(16_384)
-def test_data_of_every_length_is_read(size: int) -> None:
+def test_encoded_messages_with_data_of_every_length_are_parsed(size: int) -> None:
     """The prepared beginnings and the general form agree with protobuf."""
     data = b"x" * size
     expected = pubsub.PublishRequest(messages=[pubsub.PubsubMessage(data=data)])
     assert encode_data(data) == encode_message(data, b"") == expected.SerializeToString()
 
 
-def test_bytes_are_accepted_as_values() -> None:
+def test_attribute_values_may_be_bytes() -> None:
     """The official client accepts bytes for attributes, too."""
     assert encode_attributes({"a": b"caf\xc3\xa9"}) == encode_attributes({"a": "café"})
 
@@ -65,7 +67,9 @@ def test_bytes_are_accepted_as_values() -> None:
         ({1: "a"}, "attribute 1 is 'a'; it must be a str"),
     ],
 )
-def test_an_attribute_of_another_type_is_refused(attributes: dict[str, str], text: str) -> None:
+def test_an_attribute_value_of_another_type_is_refused_and_named(
+    attributes: dict[str, str], text: str
+) -> None:
     """The error names the attribute and the value."""
     with pytest.raises(TypeError, match=text):
         encode_attributes(attributes)
@@ -85,7 +89,7 @@ def test_an_attribute_of_another_type_is_refused(attributes: dict[str, str], tex
         ({"googclient_schemaname": "a"}, "'googclient_schemaname' begins with 'goog'"),
     ],
 )
-def test_an_attribute_that_the_server_refuses_is_refused(
+def test_attributes_that_the_server_would_refuse_are_refused_by_the_encoder(
     attributes: dict[str, str | bytes], text: str
 ) -> None:
     """Otherwise the server would refuse all messages of the request."""
@@ -93,7 +97,7 @@ def test_an_attribute_that_the_server_refuses_is_refused(
         encode_attributes(attributes)
 
 
-def test_the_longest_allowed_attribute_and_key_are_accepted() -> None:
+def test_attributes_and_ordering_keys_of_the_maximum_length_are_accepted() -> None:
     """The limits are the server's, not smaller ones."""
     encode_attributes({"n" * 256: "v" * 1024})
     encode_ordering_key("k" * 1024)
@@ -103,12 +107,12 @@ def test_the_longest_allowed_attribute_and_key_are_accepted() -> None:
         encode_ordering_key("\udcff")
 
 
-def test_the_trace_context_may_be_sent() -> None:
+def test_trace_context_attributes_are_accepted_despite_their_reserved_prefix() -> None:
     """It is the only attribute with the prefix that servers accept from publishers."""
     encode_attributes(dict.fromkeys(TRACE_ATTRIBUTES, "00-ab-cd-01"))
 
 
-def test_a_message_of_the_largest_size_fits_and_a_larger_one_does_not() -> None:
+def test_a_message_of_the_maximum_size_is_accepted_and_a_larger_one_refused() -> None:
     """The limit counts the whole request, with the topic and the framing."""
     room = MAX_REQUEST_BYTES - len(encode_topic(TOPIC)) - 10
     largest = encode_data(b"x" * room)
@@ -119,7 +123,9 @@ def test_a_message_of_the_largest_size_fits_and_a_larger_one_does_not() -> None:
 
 
 @given(st.lists(st.integers(1, 4_000_000), max_size=12))
-def test_cut_requests_are_within_the_limits_and_lose_nothing(sizes: list[int]) -> None:
+def test_split_publish_requests_are_within_the_limits_and_keep_all_messages(
+    sizes: list[int],
+) -> None:
     """Each request fits, all messages are there in order, and no request could hold more."""
     room = MAX_REQUEST_BYTES - len(encode_topic(TOPIC))
     entries = [memoryview(bytes(4_000_000))[:size] for size in sizes]
@@ -129,6 +135,6 @@ def test_cut_requests_are_within_the_limits_and_lose_nothing(sizes: list[int]) -
     assert all(size + len(following[0]) > room for (_, size), (following, _) in pairwise(parts))
 
 
-def test_a_request_has_at_most_a_thousand_messages() -> None:
+def test_a_publish_request_has_at_most_a_thousand_messages() -> None:
     """More would be refused by the server."""
     assert [len(part) for part, _ in cut(TOPIC, [b"x"] * 2500)] == [1000, 1000, 500]

@@ -12,7 +12,7 @@ def nothing() -> None:
     """Do nothing."""
 
 
-def test_messages_enter_up_to_the_limits() -> None:
+def test_publish_flow_control_admits_messages_up_to_its_limits() -> None:
     """Both limits count, and a message that leaves makes room."""
     gauge = PublishGauge(PublishFlowControl(2, 100, ERROR))
     assert gauge.enter(40, nothing)
@@ -25,7 +25,7 @@ def test_messages_enter_up_to_the_limits() -> None:
     assert gauge.enter(60, nothing)
 
 
-def test_waiting_messages_enter_in_their_order() -> None:
+def test_publish_flow_control_admits_waiting_messages_in_order() -> None:
     """A small message does not overtake a large one."""
     gauge = PublishGauge(PublishFlowControl(10, 100, BLOCK))
     entered: list[str] = []
@@ -41,15 +41,15 @@ def test_waiting_messages_enter_in_their_order() -> None:
     assert entered == ["large", "small"]
 
 
-def test_a_message_above_the_limit_can_never_wait() -> None:
+def test_publish_flow_control_refuses_a_message_that_alone_exceeds_the_limit() -> None:
     """Otherwise `publish` would block for ever."""
     gauge = PublishGauge(PublishFlowControl(10, 100, BLOCK))
     with pytest.raises(FlowControlLimitError, match="a message of 101 bytes is above"):
         gauge.enter(101, nothing)
 
 
-def test_the_waiting_go_on_when_the_publisher_closes() -> None:
-    """Their `publish` finds the publisher closed."""
+def test_threads_that_wait_in_publish_flow_control_wake_when_the_publisher_closes() -> None:
+    """The `publish` calls find the publisher closed."""
     gauge = PublishGauge(PublishFlowControl(1, 100, BLOCK))
     gauge.enter(1, nothing)
     entered: list[int] = []
@@ -60,8 +60,8 @@ def test_the_waiting_go_on_when_the_publisher_closes() -> None:
     assert gauge.abandon() == []
 
 
-def test_a_waiting_message_can_be_withdrawn() -> None:
-    """It does not use up room later."""
+def test_a_message_that_waits_in_publish_flow_control_can_be_withdrawn() -> None:
+    """The withdrawn message does not use up room later."""
     gauge = PublishGauge(PublishFlowControl(1, 100, BLOCK))
     gauge.enter(1, nothing)
     entered: list[int] = []
@@ -76,7 +76,7 @@ def test_a_waiting_message_can_be_withdrawn() -> None:
     assert gauge.enter(1, nothing)
 
 
-def test_no_message_overtakes_those_that_are_being_admitted() -> None:
+def test_no_message_overtakes_messages_being_admitted_by_flow_control() -> None:
     """The owner runs their functions without its lock, while other threads publish."""
     gauge = PublishGauge(PublishFlowControl(2, 100, BLOCK))
     entered: list[str] = []

@@ -80,7 +80,7 @@ def close_ends(publisher: PublisherClient) -> bool:
 
 
 @pytest.mark.parametrize("threads", ["_sending", "_adding"])
-def test_ctrl_c_at_the_beginning_of_a_publish_refuses_no_later_call(
+def test_ctrl_c_at_the_beginning_of_a_publish_does_not_block_later_publishes(
     connect: Connect, threads: str
 ) -> None:
     """The main thread does not count as the thread of an interrupted call for ever."""
@@ -92,7 +92,9 @@ def test_ctrl_c_at_the_beginning_of_a_publish_refuses_no_later_call(
     publisher.close(PATIENCE)
 
 
-def test_ctrl_c_at_the_beginning_of_a_close_refuses_no_later_close(connect: Connect) -> None:
+def test_ctrl_c_at_the_beginning_of_a_publisher_close_does_not_block_a_later_close(
+    connect: Connect,
+) -> None:
     publisher = connect(EACH_AT_ONCE)
     future = publisher.publish(TOPIC, b"a")
     sender: Any = publisher._sender
@@ -103,7 +105,9 @@ def test_ctrl_c_at_the_beginning_of_a_close_refuses_no_later_close(connect: Conn
     assert future.result(0)
 
 
-def test_ctrl_c_at_the_beginning_of_a_call_refuses_no_later_call(connect: Connect) -> None:
+def test_ctrl_c_at_the_beginning_of_a_publish_rpc_does_not_block_later_publishes(
+    connect: Connect,
+) -> None:
     publisher = connect(EACH_AT_ONCE)
     rpcs: Any = publisher._rpcs
     rpcs._beginning = InterruptedSet()
@@ -111,7 +115,7 @@ def test_ctrl_c_at_the_beginning_of_a_call_refuses_no_later_call(connect: Connec
     assert publisher.publish(TOPIC, b"b").result(PATIENCE)
 
 
-def test_ctrl_c_after_a_request_was_sent_loses_no_answer(
+def test_ctrl_c_after_a_publish_request_was_sent_loses_no_answer(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publisher = connect(EACH_AT_ONCE)
@@ -123,7 +127,7 @@ def test_ctrl_c_after_a_request_was_sent_loses_no_answer(
 
 
 @pytest.mark.parametrize(("owner", "method"), [("_gauge", "enter"), ("", "_send_ready")])
-def test_a_close_does_not_wait_for_a_publish_that_ctrl_c_interrupted(
+def test_publisher_close_does_not_wait_for_a_publish_interrupted_by_ctrl_c(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, owner: str, method: str
 ) -> None:
     """Flow control has counted the message. It is published or not, and the close ends."""

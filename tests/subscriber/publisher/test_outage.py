@@ -37,8 +37,8 @@ NOBODY = "127.0.0.1:1"
 # ---- the state of the server -------------------------------------------------------------------
 
 
-def test_an_outage_is_reported_once_after_three_seconds() -> None:
-    """It begins with the first request that has no answer."""
+def test_a_publish_outage_is_reported_once_after_three_seconds() -> None:
+    """The outage begins with the first request that has no answer."""
     outage = PublishOutage()
     assert outage.report_due is None
     outage.sent(100.0)
@@ -55,7 +55,7 @@ def test_an_outage_is_reported_once_after_three_seconds() -> None:
     assert outage.report_due == 116.0
 
 
-def test_the_state_says_how_the_server_fails() -> None:
+def test_the_publish_outage_state_says_how_the_server_fails() -> None:
     """It is silent, cannot be reached, or refuses the requests."""
     outage = PublishOutage()
     outage.sent(0.0)
@@ -107,7 +107,7 @@ class Attempts(PublisherHooks):
         self.ended.release()
 
 
-def test_a_server_that_cannot_be_reached_is_reported(warnings: Warnings) -> None:
+def test_the_publisher_logs_an_unreachable_server(warnings: Warnings) -> None:
     """With the number of messages and the time for which they are retried."""
     clock, attempts = ManualClock(), Attempts()
     with grpc.insecure_channel(NOBODY) as channel:
@@ -137,7 +137,7 @@ def test_a_server_that_cannot_be_reached_is_reported(warnings: Warnings) -> None
         assert isinstance(future.exception(0), Unavailable)
 
 
-def test_a_server_that_does_not_answer_is_reported(
+def test_the_publisher_logs_a_server_that_does_not_answer(
     server: PublishServer, warnings: Warnings
 ) -> None:
     """Its answer ends the outage."""
@@ -159,7 +159,9 @@ def test_a_server_that_does_not_answer_is_reported(
         sender.close(PATIENCE)
 
 
-def test_an_answer_in_time_is_not_reported(server: PublishServer, warnings: Warnings) -> None:
+def test_the_publisher_logs_no_outage_if_the_server_answers_in_time(
+    server: PublishServer, warnings: Warnings
+) -> None:
     """Neither is a refusal, which is an answer."""
     clock = ManualClock()
     server.fail = [None, NotFound("none")]
@@ -175,8 +177,8 @@ def test_an_answer_in_time_is_not_reported(server: PublishServer, warnings: Warn
     assert [text for text in warnings.texts if "the server has" in text] == []
 
 
-def test_stop_says_what_it_leaves_behind(warnings: Warnings) -> None:
-    """It does not wait, so the text has the time of the retries."""
+def test_publisher_stop_logs_the_number_of_unconfirmed_messages(warnings: Warnings) -> None:
+    """`stop` does not wait, so the text has the time of the retries."""
     attempts = Attempts()
     publisher = PublisherClient(BatchSettings(max_messages=1), endpoint=NOBODY, hooks=attempts)
     publisher.publish(TOPIC, b"x")
@@ -189,7 +191,7 @@ def test_stop_says_what_it_leaves_behind(warnings: Warnings) -> None:
 # ---- the error of a wait -----------------------------------------------------------------------
 
 
-def test_the_error_of_a_wait_names_an_open_batch(connect: Connect) -> None:
+def test_the_timeout_error_of_a_publish_future_names_an_open_batch(connect: Connect) -> None:
     """Nobody has waited before, so the batch is still open when the future is asked."""
     publisher = connect(BatchSettings(max_latency=60))
     publisher.publish(TOPIC, b"x")
@@ -197,7 +199,7 @@ def test_the_error_of_a_wait_names_an_open_batch(connect: Connect) -> None:
     assert "the batch is open, and is sent " in waits_for()
 
 
-def test_the_error_of_a_wait_names_the_earlier_message_of_the_key(
+def test_the_timeout_error_of_a_publish_future_names_the_earlier_message_of_its_key(
     connect: Connect, server: PublishServer
 ) -> None:
     """The later message of the key was not sent."""
@@ -210,7 +212,7 @@ def test_the_error_of_a_wait_names_the_earlier_message_of_the_key(
         publisher.publish(TOPIC, b"second", "k").result(0.01)
 
 
-def test_the_error_of_a_wait_for_many_has_their_number(
+def test_the_timeout_error_of_publish_many_has_the_number_of_unconfirmed_messages(
     connect: Connect, server: PublishServer
 ) -> None:
     """The confirmed ones do not count."""
@@ -220,7 +222,7 @@ def test_the_error_of_a_wait_for_many_has_their_number(
         future.result(0.01)
 
 
-def test_the_error_of_a_wait_names_flow_control(server: PublishServer) -> None:
+def test_the_timeout_error_of_a_publish_future_names_flow_control(server: PublishServer) -> None:
     """The message is accepted, and waits for room."""
     server.gate.clear()
     limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)

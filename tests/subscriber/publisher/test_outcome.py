@@ -16,7 +16,7 @@ def resolve(outcome: Outcome, *ids: str, error: Exception | None = None) -> None
     run_callbacks(outcome.resolve(ids, error))
 
 
-def test_each_future_has_the_id_of_its_message() -> None:
+def test_each_publish_future_has_the_id_of_its_message() -> None:
     """The futures of a request share its outcome."""
     outcome = Outcome()
     first, second = PublishFuture(outcome, 0), PublishFuture(outcome, 1)
@@ -29,7 +29,7 @@ def test_each_future_has_the_id_of_its_message() -> None:
     assert not first.running()
 
 
-def test_an_error_is_raised_by_every_future() -> None:
+def test_every_publish_future_of_a_failed_request_raises_the_error() -> None:
     """Nothing succeeds without an ID."""
     error = ValueError("no")
     future = PublishFuture(failed_outcome(error), 0)
@@ -38,7 +38,7 @@ def test_an_error_is_raised_by_every_future() -> None:
     assert future.exception() is error
 
 
-def test_a_wait_has_a_time_limit() -> None:
+def test_waiting_for_a_publish_future_raises_timeout_error_at_its_time_limit() -> None:
     """`result` and `exception` raise TimeoutError."""
     future = PublishFuture(Outcome(), 0)
     with pytest.raises(concurrent.futures.TimeoutError):
@@ -47,7 +47,7 @@ def test_a_wait_has_a_time_limit() -> None:
         future.exception(0.01)
 
 
-def test_a_wait_hurries_the_request() -> None:
+def test_waiting_for_a_publish_future_sends_its_request_early() -> None:
     """A caller that waits gains nothing from a larger batch."""
     outcome = Outcome()
     hurried: list[int] = []
@@ -61,14 +61,14 @@ def test_a_wait_hurries_the_request() -> None:
     assert hurried == [1]
 
 
-def test_a_future_cannot_be_cancelled() -> None:
+def test_a_publish_future_cannot_be_cancelled() -> None:
     """As in the official client: the message is on its way."""
     future = PublishFuture(Outcome(), 0)
     assert not future.cancel()
     assert not future.cancelled()
 
 
-def test_the_functions_of_concurrent_futures_work() -> None:
+def test_the_functions_of_concurrent_futures_accept_publish_futures() -> None:
     """`wait` and `as_completed` read the state of a Future, before and after the result."""
     outcome, other = Outcome(), Outcome()
     futures = [PublishFuture(outcome, 0), PublishFuture(other, 0), PublishFuture(outcome, 1)]
@@ -83,7 +83,7 @@ def test_the_functions_of_concurrent_futures_work() -> None:
     assert results == {"1", "2", "3"}
 
 
-def test_many_threads_may_wait_for_one_future() -> None:
+def test_many_threads_may_wait_for_one_publish_future() -> None:
     """The state of the future is created once, although all threads need it at a time."""
     for _ in range(20):
         outcome = Outcome()
@@ -109,7 +109,7 @@ def test_many_threads_may_wait_for_one_future() -> None:
         assert found == ["5"] * 4
 
 
-def test_done_callbacks_run_in_their_order_and_later_ones_at_once() -> None:
+def test_publish_done_callbacks_run_in_order_and_late_ones_run_at_once() -> None:
     """A Future of the standard library does the same."""
     outcome = Outcome()
     future = PublishFuture(outcome, 0)
@@ -121,7 +121,7 @@ def test_done_callbacks_run_in_their_order_and_later_ones_at_once() -> None:
     assert seen == [(1, future), (2, future), (3, future)]
 
 
-def test_a_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_publish_done_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The others run all the same."""
     outcome = Outcome()
     future = PublishFuture(outcome, 0)
@@ -134,7 +134,7 @@ def test_a_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> N
     assert "of a future raised" in caplog.text
 
 
-def test_futures_are_awaited() -> None:
+def test_many_tasks_can_await_one_publish_future() -> None:
     """Any number of tasks may wait, and a cancelled one affects no other."""
 
     async def main() -> None:
@@ -158,7 +158,7 @@ def test_futures_are_awaited() -> None:
     asyncio.run(main())
 
 
-def test_an_awaited_error_is_raised() -> None:
+def test_awaiting_a_failed_publish_future_raises_its_error() -> None:
     """The await ends with the error of the request."""
 
     async def main() -> None:
@@ -172,7 +172,7 @@ def test_an_awaited_error_is_raised() -> None:
     asyncio.run(main())
 
 
-def test_the_repr_shows_the_state() -> None:
+def test_the_repr_of_a_publish_future_shows_its_state() -> None:
     """And does not need the state of a Future."""
     outcome = Outcome()
     future = PublishFuture(outcome, 0)
@@ -182,13 +182,13 @@ def test_the_repr_shows_the_state() -> None:
     assert "ValueError" in repr(PublishFuture(failed_outcome(ValueError("no")), 0))
 
 
-def test_unknown_attributes_are_refused() -> None:
+def test_unknown_attributes_of_a_publish_future_raise_attribute_error() -> None:
     """The lazy state does not hide mistakes."""
     with pytest.raises(AttributeError, match="'PublishFuture' object has no attribute 'results'"):
         _ = PublishFuture(Outcome(), 0).results
 
 
-def test_many_messages_have_their_ids_in_order() -> None:
+def test_a_publish_many_future_has_the_ids_in_the_order_of_the_messages() -> None:
     """The requests may have any of the positions, and be answered in any order."""
     first, second = Outcome(), Outcome()
     future = PublishManyFuture([(first, [0, 3]), (second, range(1, 3))], 4)
@@ -198,7 +198,7 @@ def test_many_messages_have_their_ids_in_order() -> None:
     assert future.result(1) == ["1", "5", "6", "2"]
 
 
-def test_many_messages_fail_with_the_ids_of_the_others() -> None:
+def test_a_failed_publish_many_future_has_the_ids_of_the_published_messages() -> None:
     """The caller learns which messages are confirmed."""
     first, second = Outcome(), Outcome()
     future = PublishManyFuture([(first, range(2)), (second, range(2, 4))], 4)
@@ -211,13 +211,13 @@ def test_many_messages_fail_with_the_ids_of_the_others() -> None:
     assert future.exception() is caught.value
 
 
-def test_no_messages_are_published_at_once() -> None:
+def test_publish_many_of_an_empty_list_is_done_at_once() -> None:
     """An empty list has an empty result."""
     assert PublishManyFuture([], 0).result(0) == []
 
 
-def test_a_wait_for_many_messages_hurries_all_requests() -> None:
-    """Those that wait in the queue are sent."""
+def test_waiting_for_a_publish_many_future_sends_all_its_requests_early() -> None:
+    """Requests that wait in the queue are sent."""
     outcomes = [Outcome(), Outcome()]
     hurried: list[int] = []
     for number, outcome in enumerate(outcomes):

@@ -54,7 +54,7 @@ publisher.publish(sys.argv[2], b"last").add_done_callback(lambda one: print("ID"
 """
 
 
-def test_a_program_that_forgets_to_close_sends_everything(emulator: Emulator) -> None:
+def test_program_exit_without_publisher_close_sends_all_messages(emulator: Emulator) -> None:
     """And it ends, after the done callbacks."""
     ended = run_program(FORGETS_TO_CLOSE, emulator.endpoint, TOPIC)
     assert len(emulator.messages(TOPIC)) == 251
@@ -75,7 +75,7 @@ asyncio.run(main())
 """
 
 
-def test_a_program_that_forgets_to_close_sends_the_messages_that_wait_for_room(
+def test_program_exit_without_publisher_close_sends_messages_that_wait_for_room(
     emulator: Emulator,
 ) -> None:
     """Flow control has not let all of them into the queue when the program ends."""
@@ -96,7 +96,7 @@ futures[0].add_done_callback(lambda future: print(type(future.exception()).__nam
 """
 
 
-def test_a_program_without_a_server_ends_and_reports_the_messages() -> None:
+def test_a_publishing_program_without_a_server_ends_and_logs_the_lost_messages() -> None:
     """Their futures fail, and the number is logged."""
     ended = run_program(WITHOUT_A_SERVER)
     assert ended.stdout == "PublisherClosed\n"
@@ -126,8 +126,8 @@ may_fork = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:
 
 @forks
 @may_fork
-def test_deferred_messages_have_a_result_in_a_forked_child(server: PublishServer) -> None:
-    """They wait for room, and the child gets no answer that makes room."""
+def test_publishes_that_wait_for_room_fail_in_a_forked_child(server: PublishServer) -> None:
+    """The messages wait for room, and the child gets no answer that makes room."""
     limits = PublishFlowControl(1, 1000, LimitExceededBehavior.BLOCK)
     publisher = AsyncPublisherClient(
         BatchSettings(max_latency=60),
@@ -144,7 +144,9 @@ def test_deferred_messages_have_a_result_in_a_forked_child(server: PublishServer
 
 @forks
 @may_fork
-def test_futures_have_a_result_in_a_forked_child(connect: Connect, server: PublishServer) -> None:
+def test_publish_futures_fail_in_a_forked_child_and_succeed_in_the_parent(
+    connect: Connect, server: PublishServer
+) -> None:
     """In the child no thread will resolve them; in the parent they are not affected."""
     server.gate.clear()
     publisher = connect(BatchSettings(max_latency=60))
@@ -168,7 +170,7 @@ def test_futures_have_a_result_in_a_forked_child(connect: Connect, server: Publi
     waiter.join(10)
 
 
-def test_without_a_thread_a_publish_raises(
+def test_publish_raises_if_no_thread_can_start(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message could not be sent at its time; the next publish tries again."""
@@ -184,7 +186,7 @@ def test_without_a_thread_a_publish_raises(
     assert publisher.publish(TOPIC, b"x").result(10) == "1"
 
 
-def test_without_a_thread_of_grpc_the_caller_waits_for_the_answer(
+def test_publish_waits_for_the_answer_itself_if_grpc_gets_no_thread(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python refuses threads to a program that ends; gRPC needs one for asynchronous answers."""
@@ -194,7 +196,7 @@ def test_without_a_thread_of_grpc_the_caller_waits_for_the_answer(
     assert publisher.publish_many(TOPIC, [b"x", b"y"]).result(10) == ["2", "3"]
 
 
-def test_done_callbacks_run_without_a_thread_for_them(
+def test_publish_done_callbacks_run_on_the_receiving_thread_if_no_thread_can_start(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the thread that received the answer runs them."""

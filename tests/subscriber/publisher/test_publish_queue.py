@@ -65,7 +65,7 @@ def take(publisher: Publisher) -> Batch:
 # ---- batches -----------------------------------------------------------------------------------
 
 
-def test_a_batch_is_sent_when_it_has_enough_messages() -> None:
+def test_a_publish_batch_is_sent_when_it_has_max_messages() -> None:
     """The rest waits for its latency."""
     publisher = Publisher(max_messages=2)
     for entry in (b"1", b"2", b"3"):
@@ -74,7 +74,7 @@ def test_a_batch_is_sent_when_it_has_enough_messages() -> None:
     assert publisher.queue.messages == 3
 
 
-def test_a_batch_is_sent_when_the_next_message_would_be_too_much() -> None:
+def test_a_publish_batch_is_sent_when_the_next_message_would_exceed_max_bytes() -> None:
     """The size of a request includes the topic."""
     topic_bytes = len(Publisher().queue.sequencer(TOPIC).prefix)
     publisher = Publisher(max_bytes=topic_bytes + 100, max_messages=1000)
@@ -85,14 +85,14 @@ def test_a_batch_is_sent_when_the_next_message_would_be_too_much() -> None:
     assert publisher.sent() == [[b"y" * 41, b"z" * 59]]
 
 
-def test_a_message_above_the_limit_of_a_batch_is_sent_alone() -> None:
+def test_a_message_above_max_bytes_of_a_batch_is_published_alone() -> None:
     """max_bytes limits batches, not messages."""
     publisher = Publisher(max_bytes=100)
     publisher.add(b"x" * 1000)
     assert publisher.sent() == [[b"x" * 1000]]
 
 
-def test_a_batch_is_sent_at_its_time() -> None:
+def test_a_publish_batch_is_sent_when_its_latency_has_passed() -> None:
     """The latency counts from the first message."""
     publisher = Publisher(max_latency=1.0)
     publisher.add(b"1")
@@ -105,7 +105,7 @@ def test_a_batch_is_sent_at_its_time() -> None:
     assert publisher.queue.next_due() is None
 
 
-def test_without_a_latency_a_batch_waits_until_it_is_full_or_flushed() -> None:
+def test_a_publish_batch_with_infinite_latency_waits_until_full_or_flushed() -> None:
     """math.inf is no time."""
     publisher = Publisher(max_latency=math.inf)
     publisher.add(b"1")
@@ -114,7 +114,7 @@ def test_without_a_latency_a_batch_waits_until_it_is_full_or_flushed() -> None:
     assert publisher.sent() == [[b"1"]]
 
 
-def test_messages_with_different_policies_are_sent_apart() -> None:
+def test_messages_with_different_publish_policies_are_sent_in_separate_requests() -> None:
     """A request has one timeout. Equal policies share a request."""
     publisher = Publisher(max_messages=10)
     publisher.add(b"1")
@@ -124,7 +124,7 @@ def test_messages_with_different_policies_are_sent_apart() -> None:
     assert publisher.sent() == [[b"1", b"2"], [b"3"]]
 
 
-def test_a_batch_that_somebody_waits_for_is_sent_at_once() -> None:
+def test_a_publish_batch_that_a_caller_waits_for_is_sent_at_once() -> None:
     """Unless something of its sequencer is in flight: then the answer comes first."""
     publisher = Publisher()
     publisher.add(b"1").outcome.hurry()
@@ -136,7 +136,7 @@ def test_a_batch_that_somebody_waits_for_is_sent_at_once() -> None:
     assert publisher.sent() == [[b"2", b"3"]]
 
 
-def test_a_wanted_batch_accepts_messages_until_it_is_taken() -> None:
+def test_a_due_publish_batch_accepts_messages_until_it_is_sent() -> None:
     """While there is no room for a request, batches grow."""
     publisher = Publisher(max_latency=1.0)
     publisher.add(b"1")
@@ -145,7 +145,7 @@ def test_a_wanted_batch_accepts_messages_until_it_is_taken() -> None:
     assert publisher.sent() == [[b"1", b"2"]]
 
 
-def test_prepared_batches_are_sent_as_they_are() -> None:
+def test_publish_many_batches_are_sent_unchanged_without_waiting() -> None:
     """`publish_many` does not wait, and does not mix."""
     publisher = Publisher(max_messages=2)
     publisher.add(b"1")
@@ -159,7 +159,7 @@ def test_prepared_batches_are_sent_as_they_are() -> None:
 # ---- keys --------------------------------------------------------------------------------------
 
 
-def test_a_key_has_one_request_in_flight() -> None:
+def test_an_ordering_key_has_at_most_one_publish_request_in_flight() -> None:
     """Later messages wait for the answer, and gather meanwhile."""
     publisher = Publisher(max_messages=2)
     for entry in (b"1", b"2", b"3", b"4", b"5"):
@@ -171,7 +171,7 @@ def test_a_key_has_one_request_in_flight() -> None:
     assert publisher.sent() == [[b"3", b"4"]]
 
 
-def test_keys_do_not_wait_for_each_other() -> None:
+def test_publish_requests_of_different_ordering_keys_do_not_wait_for_each_other() -> None:
     """Each key has its own order."""
     publisher = Publisher(max_messages=1)
     for key in ("a", "b", "a"):
@@ -179,8 +179,8 @@ def test_keys_do_not_wait_for_each_other() -> None:
     assert publisher.sent() == [[b"a"], [b"b"]]
 
 
-def test_prepared_batches_keep_the_order_of_a_key() -> None:
-    """They follow the messages that were published before."""
+def test_publish_many_batches_keep_the_order_of_their_ordering_key() -> None:
+    """The batches follow the messages that were published before."""
     publisher = Publisher()
     publisher.add(b"1", "k")
     publisher.queue.add_full(publisher.queue.sequencer(TOPIC, "k"), [b"2"], 1, POLICY)
@@ -193,7 +193,7 @@ def test_prepared_batches_keep_the_order_of_a_key() -> None:
     assert order == [b"1", b"2", b"3"]
 
 
-def test_a_retry_comes_before_later_messages_of_its_key() -> None:
+def test_a_publish_retry_comes_before_later_messages_of_its_ordering_key() -> None:
     """Otherwise the order would be lost."""
     publisher = Publisher(max_messages=1)
     publisher.add(b"1", "k")
@@ -212,7 +212,7 @@ def test_a_retry_comes_before_later_messages_of_its_key() -> None:
     assert publisher.sent() == [[b"2"]]
 
 
-def test_a_failure_pauses_the_key_until_it_is_resumed() -> None:
+def test_a_publish_failure_pauses_its_ordering_key_until_it_is_resumed() -> None:
     """All waiting messages of the key fail with it."""
     publisher = Publisher(max_messages=1)
     first, second = publisher.add(b"1", "k"), publisher.add(b"2", "k")
@@ -231,7 +231,7 @@ def test_a_failure_pauses_the_key_until_it_is_resumed() -> None:
     assert publisher.sent() == [[b"3"]]
 
 
-def test_a_key_without_messages_is_forgotten() -> None:
+def test_the_publish_queue_forgets_ordering_keys_without_messages() -> None:
     """A program may use any number of keys."""
     publisher = Publisher(max_messages=1)
     for number in range(10):
@@ -240,7 +240,7 @@ def test_a_key_without_messages_is_forgotten() -> None:
     assert publisher.queue.sequencers == {}
 
 
-def test_topics_without_messages_are_forgotten_when_there_are_many() -> None:
+def test_the_publish_queue_forgets_topics_without_messages_when_there_are_many() -> None:
     """A program may create a topic for each of its tests or sessions."""
     publisher = Publisher(max_messages=1)
     queue = publisher.queue
@@ -260,7 +260,7 @@ def test_topics_without_messages_are_forgotten_when_there_are_many() -> None:
 # ---- retries -----------------------------------------------------------------------------------
 
 
-def test_retries_follow_the_policy_until_it_gives_up() -> None:
+def test_publish_retries_follow_the_retry_policy_until_it_gives_up() -> None:
     """The pauses grow, and the last error is final."""
     policy = PublishPolicy(first_pause=1, longest_pause=4, factor=2, give_up_after=10)
     publisher = Publisher(max_messages=1)
@@ -281,8 +281,8 @@ def test_retries_follow_the_policy_until_it_gives_up() -> None:
     assert publisher.queue.messages == 0
 
 
-def test_other_messages_without_a_key_do_not_wait_for_a_retry() -> None:
-    """They have no order."""
+def test_messages_without_an_ordering_key_do_not_wait_for_a_publish_retry() -> None:
+    """The messages have no order."""
     publisher = Publisher(max_messages=1)
     publisher.add(b"1")
     publisher.add(b"2")
@@ -293,7 +293,9 @@ def test_other_messages_without_a_key_do_not_wait_for_a_retry() -> None:
 # ---- limits ------------------------------------------------------------------------------------
 
 
-def test_requests_in_flight_are_limited_apart_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publish_requests_in_flight_are_limited_separately_with_and_without_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Messages without a key never wait for those with one."""
     monkeypatch.setattr(publish_queue, "MAX_IN_FLIGHT", 2)
     publisher = Publisher(max_messages=1)
@@ -304,7 +306,7 @@ def test_requests_in_flight_are_limited_apart_for_keys(monkeypatch: pytest.Monke
     assert publisher.sent() == [[b"unkeyed"]] * 2 + [[b"keyed"]] * 2
 
 
-def test_bytes_in_flight_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publish_bytes_in_flight_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request above the limit is sent alone."""
     monkeypatch.setattr(publish_queue, "MAX_BYTES_IN_FLIGHT", 100)
     publisher = Publisher(max_messages=1)
@@ -316,7 +318,9 @@ def test_bytes_in_flight_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert publisher.sent() == [[b"y"]]
 
 
-def test_a_due_retry_without_room_does_not_wake_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_due_publish_retry_without_room_in_flight_wakes_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The thread would wake again and again; the next answer leads to the retry."""
     monkeypatch.setattr(publish_queue, "MAX_IN_FLIGHT", 1)
     publisher = Publisher(max_messages=1)
@@ -334,7 +338,7 @@ def test_a_due_retry_without_room_does_not_wake_anybody(monkeypatch: pytest.Monk
 # ---- hedging -----------------------------------------------------------------------------------
 
 
-def test_a_slow_request_is_sent_again_after_each_delay() -> None:
+def test_hedging_repeats_a_slow_publish_request_after_each_delay() -> None:
     """Until it succeeds; the first success counts."""
     publisher = Publisher(max_messages=1, hedging=PublishHedging(delay=1.0))
     publisher.add(b"1")
@@ -351,7 +355,7 @@ def test_a_slow_request_is_sent_again_after_each_delay() -> None:
     assert publisher.queue.next_due() is None
 
 
-def test_hedges_are_limited_by_tokens_that_successes_refill() -> None:
+def test_hedged_requests_are_limited_by_tokens_that_successes_refill() -> None:
     """In an outage, hedging must not double the load."""
     hedging = PublishHedging(delay=1.0, max_tokens=1, refill_ratio=0.1)
     publisher = Publisher(max_messages=1, hedging=hedging)
@@ -377,7 +381,7 @@ def test_messages_with_a_key_are_not_hedged() -> None:
     assert publisher.queue.next_due() is None
 
 
-def test_a_batch_fails_when_its_last_request_fails() -> None:
+def test_a_hedged_publish_batch_fails_when_its_last_request_fails() -> None:
     """An error of one request does not count while the other may succeed."""
     publisher = Publisher(max_messages=1, hedging=PublishHedging(delay=1.0))
     publisher.add(b"1")
@@ -391,8 +395,8 @@ def test_a_batch_fails_when_its_last_request_fails() -> None:
 # ---- the end -----------------------------------------------------------------------------------
 
 
-def test_abandoned_batches_are_all_that_have_no_result() -> None:
-    """Open ones, waiting ones, and those in flight or between two attempts."""
+def test_abandoning_the_publish_queue_returns_all_batches_without_result() -> None:
+    """They are open, waiting, in flight, or between two attempts."""
     publisher = Publisher(max_messages=1)
     batches = {publisher.add(b"1"), publisher.add(b"2"), publisher.add(b"3", "k")}
     publisher.queue.failed(take(publisher), ERROR, 0.0)

@@ -28,7 +28,7 @@ from pullstream_protocol.errors import NotFound, Unavailable
 POLICY = PublishPolicy()
 
 
-def test_the_defaults_are_the_official_ones() -> None:
+def test_publisher_setting_defaults_are_those_of_the_official_client() -> None:
     """A program whose import is exchanged behaves as before."""
     assert BatchSettings() == (1_000_000, 0.01, 100)
     assert PublishFlowControl() == (1000, 10_000_000, LimitExceededBehavior.IGNORE)
@@ -38,7 +38,7 @@ def test_the_defaults_are_the_official_ones() -> None:
     assert options.hedging is None
 
 
-def test_batches_are_limited_to_what_the_server_accepts() -> None:
+def test_batch_settings_are_capped_at_the_server_limits() -> None:
     """A larger setting would make the server refuse whole requests."""
     checked = checked_batch_settings(BatchSettings(20_000_000, 1.5, 5000))
     assert checked == (10_000_000, 1.5, 1000)
@@ -72,13 +72,13 @@ def test_a_batch_setting_out_of_range_is_refused(settings: BatchSettings, text: 
         (PublisherOptions(compression_bytes_threshold=-1), "threshold is -1; it must not be"),
     ],
 )
-def test_an_option_out_of_range_is_refused(options: PublisherOptions, text: str) -> None:
+def test_a_publisher_option_out_of_range_is_refused(options: PublisherOptions, text: str) -> None:
     """The error names the option, the value and the allowed form."""
     with pytest.raises(ValueError, match=text):
         checked_options(options)
 
 
-def test_the_behavior_may_be_the_official_enum() -> None:
+def test_publish_flow_control_accepts_the_official_limit_exceeded_behavior() -> None:
     """The official LimitExceededBehavior is a str with the same values."""
     from google.cloud import pubsub_v1
 
@@ -88,7 +88,7 @@ def test_the_behavior_may_be_the_official_enum() -> None:
     assert checked.flow_control.limit_exceeded_behavior is LimitExceededBehavior.BLOCK
 
 
-def test_transient_errors_are_the_official_ones() -> None:
+def test_publish_retries_the_same_error_codes_as_the_official_client() -> None:
     """Errors of our classes and of google-api-core's are judged alike."""
     assert is_transient(Unavailable("away"))
     assert is_transient(api.ResourceExhausted("full"))  # type: ignore[no-untyped-call]
@@ -97,14 +97,14 @@ def test_transient_errors_are_the_official_ones() -> None:
 
 
 @pytest.mark.parametrize("default", [DEFAULT, GOOGLES_DEFAULT])
-def test_a_default_keeps_the_setting_of_the_client(default: Any) -> None:
+def test_publish_with_default_retry_and_timeout_keeps_the_client_settings(default: Any) -> None:
     """Both ways to say default are understood."""
     own = PublishPolicy(attempt_timeout=7, give_up_after=20)
     assert policy_of(default, default, own) == own
 
 
-def test_a_retry_of_google_api_core_is_applied() -> None:
-    """Its predicate, pauses and limit are used."""
+def test_publish_applies_a_google_api_core_retry() -> None:
+    """The predicate, pauses and limit of the retry are used."""
     retry = Retry(if_exception_type(api.NotFound), 0.5, 8, 3, timeout=30)
     policy = policy_of(retry, 5, POLICY)
     assert policy.is_retried(NotFound("none"))
@@ -113,20 +113,20 @@ def test_a_retry_of_google_api_core_is_applied() -> None:
     assert (policy.give_up_after, policy.attempt_timeout) == (30, 5)
 
 
-def test_none_means_one_attempt_and_no_time_limit() -> None:
+def test_publish_with_retry_none_and_timeout_none_has_one_attempt_without_limit() -> None:
     """As in the official client."""
     policy = policy_of(None, None, POLICY)
     assert not policy.is_retried(Unavailable("away"))
     assert policy.attempt_timeout is None
 
 
-def test_a_timeout_object_is_understood() -> None:
+def test_publish_accepts_a_google_api_core_timeout_object() -> None:
     """PublisherOptions of the official client has such an object."""
     timeout: Any = ConstantTimeout(12)  # type: ignore[no-untyped-call]
     assert policy_of(DEFAULT, timeout, POLICY).attempt_timeout == 12
 
 
-def test_other_retries_and_timeouts_are_refused() -> None:
+def test_publish_refuses_retries_and_timeouts_of_other_types() -> None:
     """The errors name the allowed values."""
     with pytest.raises(TypeError, match=r"retry is 3; it must be a google\.api_core\.retry\.Retry"):
         policy_of(3, DEFAULT, POLICY)
@@ -137,7 +137,7 @@ def test_other_retries_and_timeouts_are_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, "abcd", (1,) * 99])
-def test_settings_of_another_type_are_named(value: Any) -> None:
+def test_publisher_settings_of_another_type_are_refused_and_named(value: Any) -> None:
     """The error names the argument and the class."""
     with pytest.raises(TypeError, match=r"^batch_settings is .*; it must be a BatchSettings"):
         checked_batch_settings(value)

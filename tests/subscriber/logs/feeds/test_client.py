@@ -55,7 +55,9 @@ def sent(server: ScriptedServer) -> Any:
     return call.request
 
 
-def test_settings_are_written_as_a_dict(client: SubscriberClient, server: ScriptedServer) -> None:
+def test_feed_settings_are_written_as_a_dict(
+    client: SubscriberClient, server: ScriptedServer
+) -> None:
     """Times as timedeltas, choices by their names."""
     client.feeds.put(NEWS, {"ttl": timedelta(seconds=5), "discard": "REJECT"})
     config = feeds.FeedConfig(discard=feeds.REJECT)
@@ -75,7 +77,7 @@ def test_settings_are_written_as_a_dict(client: SubscriberClient, server: Script
         (pubsub.PubsubMessage(data=b"x"), pubsub.PubsubMessage(data=b"x")),
     ],
 )
-def test_a_record_is_its_data_or_a_message(
+def test_a_feed_record_may_be_data_or_a_message(
     client: SubscriberClient, server: ScriptedServer, record: Any, message: pubsub.PubsubMessage
 ) -> None:
     """Text goes as UTF-8."""
@@ -83,14 +85,16 @@ def test_a_record_is_its_data_or_a_message(
     assert list(sent(server).messages) == [message]
 
 
-def test_an_append_is_not_tried_again(client: SubscriberClient, answers: Answers) -> None:
-    """It may have been carried out."""
+def test_an_append_without_idempotency_key_is_not_retried(
+    client: SubscriberClient, answers: Answers
+) -> None:
+    """The broker may have carried out the append."""
     answers.script = [Unavailable("lost")]
     with pytest.raises(Unavailable):
         client.feeds.append(NEWS, ["a"])
 
 
-def test_an_append_with_a_key_is_tried_again(
+def test_an_append_with_an_idempotency_key_is_retried(
     client: SubscriberClient, server: ScriptedServer, answers: Answers
 ) -> None:
     """The key lets the broker recognise the repetition."""
@@ -99,7 +103,7 @@ def test_an_append_with_a_key_is_tried_again(
     assert server.calls[0].request == server.calls[1].request
 
 
-def test_a_read_is_tried_again(
+def test_a_feed_read_is_retried(
     client: SubscriberClient, server: ScriptedServer, answers: Answers
 ) -> None:
     """A read changes nothing."""
@@ -108,7 +112,7 @@ def test_a_read_is_tried_again(
     assert len(server.calls) == 2
 
 
-def test_a_read_says_all_that_it_is_asked_for(
+def test_a_feed_read_request_has_all_arguments_of_the_call(
     client: SubscriberClient, server: ScriptedServer
 ) -> None:
     """What is not said is the broker's to choose."""
@@ -146,10 +150,10 @@ def test_a_read_says_all_that_it_is_asked_for(
         ),
     ],
 )
-def test_where_to_begin_is_said_in_several_ways(
+def test_a_feed_read_start_may_be_a_number_a_word_or_a_returned_position(
     client: SubscriberClient, server: ScriptedServer, start: Any, position: feeds.Position
 ) -> None:
-    """By a number, a word, or what other calls return."""
+    """The start is a number, a word, or what other calls return."""
     client.feeds.read(NEWS, after=start)
     assert sent(server).start == position
 
@@ -157,7 +161,7 @@ def test_where_to_begin_is_said_in_several_ways(
 @pytest.mark.parametrize(
     ("start", "error"), [(-1, ValueError), ("head", TypeError), (True, TypeError), (1.5, TypeError)]
 )
-def test_a_start_that_is_none_is_refused_here(
+def test_an_invalid_feed_read_start_is_refused_by_the_client(
     client: SubscriberClient, server: ScriptedServer, start: Any, error: type[Exception]
 ) -> None:
     """The error quotes the value."""
@@ -166,7 +170,7 @@ def test_a_start_that_is_none_is_refused_here(
     assert server.calls == []
 
 
-def test_a_reading_tells_where_to_go_on_and_what_was_lost(
+def test_a_feed_read_result_has_the_next_position_and_the_gap(
     client: SubscriberClient, answers: Answers
 ) -> None:
     """The position has the filter and the epoch, and it is a copy."""
@@ -190,7 +194,7 @@ def test_a_reading_tells_where_to_go_on_and_what_was_lost(
     assert (reading.head_seq, reading.earliest_seq, reading.caught_up) == (9, 7, False)
 
 
-def test_messages_are_deleted_by_number_and_filter(
+def test_feed_messages_are_deleted_by_number_and_filter(
     client: SubscriberClient, server: ScriptedServer, answers: Answers
 ) -> None:
     """The call returns the number of deleted messages."""
@@ -199,7 +203,9 @@ def test_messages_are_deleted_by_number_and_filter(
     assert sent(server) == feeds.DeleteMessagesRequest(topic=NEWS, before_seq=5, filter="f")
 
 
-def test_routers_and_cursors_are_managed(client: SubscriberClient, server: ScriptedServer) -> None:
+def test_the_feeds_client_manages_routers_and_cursors(
+    client: SubscriberClient, server: ScriptedServer
+) -> None:
     """By calls of the usual form."""
     router: dict[str, Any] = {
         "name": client.routers.path("p", "r"),
@@ -230,14 +236,16 @@ def test_routers_and_cursors_are_managed(client: SubscriberClient, server: Scrip
     ]
 
 
-def test_an_error_is_the_brokers(client: SubscriberClient, answers: Answers) -> None:
+def test_a_feed_call_raises_the_brokers_error_by_its_status(
+    client: SubscriberClient, answers: Answers
+) -> None:
     """By its status."""
     answers.script = [NotFound("no such topic")]
     with pytest.raises(NotFound, match="no such topic"):
         client.feeds.read(NEWS)
 
 
-def test_the_lists_request_further_pages(
+def test_feed_lists_request_further_pages(
     client: SubscriberClient, server: ScriptedServer, answers: Answers
 ) -> None:
     """The second request has the token of the first response."""
@@ -257,7 +265,9 @@ def test_the_lists_request_further_pages(
     assert [call.request.page_token for call in server.calls] == ["", "2", "", "2"]
 
 
-def test_the_async_clients_send_the_same_requests(server: ScriptedServer, answers: Answers) -> None:
+def test_the_async_feeds_client_sends_the_same_requests_as_the_blocking_one(
+    server: ScriptedServer, answers: Answers
+) -> None:
     """Every method sends the request of its twin, and returns the same type."""
     router = {"name": "projects/p/routers/r", "source": NEWS, "dest": f"{NEWS}-web"}
     cursor = {"name": "projects/p/cursors/c", "topic": NEWS, "seq": 3}

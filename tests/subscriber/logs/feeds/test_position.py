@@ -23,7 +23,9 @@ TOPIC = "projects/p/topics/orders"
         (feeds.Cursor(seq=7), feeds.Position(after_seq=7)),
     ],
 )
-def test_positions(start: Any, position: feeds.Position) -> None:
+def test_position_of_accepts_numbers_words_cursors_and_positions(
+    start: Any, position: feeds.Position
+) -> None:
     """A cursor also identifies the topic."""
     assert position_of(start, TOPIC) == position
 
@@ -39,7 +41,9 @@ def test_positions(start: Any, position: feeds.Position) -> None:
         (feeds.Cursor(topic="projects/p/topics/b"), ValueError, "it must be a cursor of"),
     ],
 )
-def test_what_is_no_position(start: Any, error: type[Exception], text: str) -> None:
+def test_an_invalid_feed_position_is_refused_with_the_allowed_form(
+    start: Any, error: type[Exception], text: str
+) -> None:
     """The error shows the value and the allowed form."""
     with pytest.raises(error, match=text):
         position_of(start, TOPIC)

@@ -24,7 +24,7 @@ def handle(one: ResumableWatch, *frames: feeds.Frame) -> None:
         one.handled(frame)
 
 
-def test_the_first_request_asks_for_what_the_user_wants() -> None:
+def test_the_first_watch_request_has_the_users_arguments() -> None:
     """The request has a token of an earlier watch."""
     request = session(NEWS, token="earlier").request()
     assert request.spec.topics[NEWS].tail
@@ -32,7 +32,7 @@ def test_the_first_request_asks_for_what_the_user_wants() -> None:
     assert (request.watch_id, request.resume_token) == ("", "earlier")
 
 
-def test_the_session_is_taken_back_to_the_last_handled_frame() -> None:
+def test_a_resumed_watch_session_begins_after_the_last_handled_frame() -> None:
     """Frames that were only received do not count."""
     one = session()
     handle(one, opened({NEWS: 4}), records(NEWS, 5, 6))
@@ -41,7 +41,7 @@ def test_the_session_is_taken_back_to_the_last_handled_frame() -> None:
     assert one.request() == feeds.WatchRequest(watch_id="w-1", resume_token=f"{NEWS}@6")
 
 
-def test_without_a_token_another_session_begins_where_the_first_one_did() -> None:
+def test_a_watch_without_resume_token_restarts_where_its_first_session_began() -> None:
     """The tail and the session's own position have moved on since then."""
     one = session(NEWS, OLDS)
     handle(one, opened({NEWS: 4, OLDS: 0}))
@@ -53,7 +53,7 @@ def test_without_a_token_another_session_begins_where_the_first_one_did() -> Non
     assert request.spec.topics[OLDS] == feeds.Position(after_seq=0, epoch=7)
 
 
-def test_a_token_of_the_opening_is_enough() -> None:
+def test_a_watch_can_resume_with_the_token_of_the_opening_frame() -> None:
     """The token is the beginning of the session."""
     one = session()
     handle(one, opened({NEWS: 4}, token="at 4"))
@@ -61,7 +61,7 @@ def test_a_token_of_the_opening_is_enough() -> None:
     assert one.request() == feeds.WatchRequest(watch_id="w-1", resume_token="at 4")
 
 
-def test_a_forgotten_session_is_recreated_at_once() -> None:
+def test_a_watch_session_forgotten_by_the_broker_is_recreated_at_once() -> None:
     """The new session has the token, the same topics and the same filters."""
     spec = feeds.WatchSpec()
     spec.topics[NEWS].CopyFrom(feeds.Position(tail=True, filter='attributes.tag = "x"'))
@@ -76,7 +76,7 @@ def test_a_forgotten_session_is_recreated_at_once() -> None:
     assert request.spec.topics[NEWS].filter == 'attributes.tag = "x"'
 
 
-def test_a_session_that_ends_under_its_stream_is_recreated_after_a_pause() -> None:
+def test_a_watch_session_that_ends_during_its_stream_is_recreated_after_a_pause() -> None:
     """Otherwise a broker that ends each session would get requests without a pause."""
     one = session()
     handle(one, opened({NEWS: 4}), records(NEWS, 5))
@@ -84,7 +84,7 @@ def test_a_session_that_ends_under_its_stream_is_recreated_after_a_pause() -> No
     assert one.request().watch_id == ""
 
 
-def test_a_topic_that_does_not_exist_is_the_end() -> None:
+def test_a_watch_of_a_missing_topic_ends() -> None:
     """This holds at first, and when the topic is gone together with the session."""
     one = session()
     with pytest.raises(NotFound):
@@ -96,14 +96,14 @@ def test_a_topic_that_does_not_exist_is_the_end() -> None:
         one.broken(NotFound("no such topic"))
 
 
-def test_what_another_attempt_cannot_mend_is_the_end() -> None:
+def test_a_permanent_error_ends_a_watch_and_a_transient_one_is_retried() -> None:
     """A wrong request is permanent. A broker without room may have some later."""
     with pytest.raises(InvalidArgument):
         session().broken(InvalidArgument("no such filter"))
     assert session().broken(ResourceExhausted("too many sessions")) > 0
 
 
-def test_pauses_grow_while_nothing_comes() -> None:
+def test_watch_retry_pauses_grow_while_no_frame_arrives() -> None:
     """Pauses grow from two seconds, as brokers request, to thirty, each shortened by up to half."""
     one = session()
     pauses = [one.broken(Unavailable("down")) for _ in range(8)]
@@ -113,7 +113,7 @@ def test_pauses_grow_while_nothing_comes() -> None:
     assert one.broken(None) <= 2
 
 
-def test_a_deleted_topic_is_not_asked_for_again() -> None:
+def test_a_deleted_topic_is_left_out_of_later_watch_requests() -> None:
     """The watch ends with its last topic."""
     one = session(NEWS, OLDS)
     handle(one, opened({NEWS: 4, OLDS: 2}), deleted(NEWS))
@@ -126,14 +126,14 @@ def test_a_deleted_topic_is_not_asked_for_again() -> None:
     assert one.is_over
 
 
-def test_a_deletion_that_is_reported_again_is_old_news() -> None:
+def test_a_repeated_topic_deletion_frame_of_a_watch_is_ignored() -> None:
     """A broker reports it on every stream, because the last one may have broken before."""
     one = session(NEWS, OLDS)
     handle(one, opened({NEWS: 4, OLDS: 2}), deleted(NEWS))
     assert one.received(deleted(NEWS)) is None
 
 
-def test_frames_become_objects() -> None:
+def test_watch_frames_become_objects_of_their_class() -> None:
     """Each kind of frame that a handler needs has a class. A heartbeat has none."""
     one = session()
     start = one.received(opened({NEWS: 4}))
@@ -154,7 +154,7 @@ def test_frames_become_objects() -> None:
     assert one.received(HEARTBEAT) is None
 
 
-def test_kinds_and_reasons_of_a_later_broker_do_no_harm() -> None:
+def test_unknown_watch_frame_kinds_are_skipped_and_unknown_reasons_become_unknown() -> None:
     """An unknown frame is skipped, but its token counts. An unknown reason becomes UNKNOWN."""
     one = session()
     assert one.received(feeds.Frame(resume_token="later")) is None
@@ -166,7 +166,7 @@ def test_kinds_and_reasons_of_a_later_broker_do_no_harm() -> None:
     assert lost.reason is GapReason.UNKNOWN
 
 
-def test_the_reasons_are_the_wires() -> None:
+def test_watch_gap_reasons_have_the_names_of_the_protocol() -> None:
     """All reasons have the same names."""
     named = {number: name for name, number in feeds.GapReason.items()}
     named[0] = "UNKNOWN"

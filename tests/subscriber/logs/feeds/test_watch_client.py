@@ -58,7 +58,7 @@ async def coroutine(frame: Frame) -> None:
         ({"max_messages": "many"}, TypeError, "max_messages"),
     ],
 )
-def test_wrong_arguments_are_refused_at_once(
+def test_watch_refuses_wrong_arguments_at_once(
     client: SubscriberClient, arguments: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     """No thread is started."""
@@ -68,21 +68,27 @@ def test_wrong_arguments_are_refused_at_once(
     assert not any(thread.name == "pullstream-watch" for thread in threading.enumerate())
 
 
-def test_a_coroutine_that_a_handler_returns_ends_the_watch(client: SubscriberClient) -> None:
+def test_a_coroutine_returned_by_a_plain_watch_handler_ends_the_watch(
+    client: SubscriberClient,
+) -> None:
     """Nothing would run it, so the frame would be lost."""
     watch = client.watch({NEWS: 0}, lambda frame: coroutine(frame))
     with pytest.raises(TypeError, match="pass the async def itself"):
         watch.result(PATIENCE)
 
 
-def test_what_only_the_broker_knows_to_be_wrong_is_the_result(client: SubscriberClient) -> None:
+def test_an_error_that_only_the_broker_detects_is_the_result_of_the_watch(
+    client: SubscriberClient,
+) -> None:
     """An example is an invalid token."""
     with pytest.raises(InvalidArgument, match="resume_token"):
         client.watch({NEWS: 0}, print, resume_token="!").result(PATIENCE)
 
 
-def test_closing_the_client_closes_its_watches(client: SubscriberClient) -> None:
-    """Their threads have ended then, and the client refuses new watches."""
+def test_closing_the_client_closes_its_watches_and_refuses_new_ones(
+    client: SubscriberClient,
+) -> None:
+    """The threads of the watches have ended then."""
     watches = [client.watch({NEWS: 0}, lambda frame: None) for _ in range(3)]
     eventually(lambda: all(one.state is SubscriptionState.STREAMING for one in watches))
     client.close()
@@ -93,14 +99,16 @@ def test_closing_the_client_closes_its_watches(client: SubscriberClient) -> None
         client.watch({NEWS: 0}, print)
 
 
-def test_the_client_may_be_closed_in_a_handler(client: SubscriberClient) -> None:
+def test_a_watch_handler_may_close_the_client(client: SubscriberClient) -> None:
     """The watch ends after the handler."""
     future = client.watch({NEWS: 0}, lambda frame: client.close())
     assert future.result(PATIENCE)
     assert client.closed
 
 
-def test_closing_a_client_takes_no_longer_than_it_may(client: SubscriberClient) -> None:
+def test_closing_a_client_with_stuck_watch_handlers_ends_within_its_time_limit(
+    client: SubscriberClient,
+) -> None:
     """The number of stuck handlers does not matter."""
     stuck, gate = threading.Semaphore(0), threading.Event()
 
@@ -119,7 +127,7 @@ def test_closing_a_client_takes_no_longer_than_it_may(client: SubscriberClient) 
     assert all(future.result(PATIENCE) for future in futures)
 
 
-def test_a_channel_of_the_callers_own_is_used_and_left_open(emulator: Emulator) -> None:
+def test_a_watch_uses_the_callers_channel_and_leaves_it_open(emulator: Emulator) -> None:
     """The channel may have interceptors."""
     with grpc.insecure_channel(emulator.endpoint) as channel:
         seqs: list[int] = []
@@ -133,7 +141,7 @@ def test_a_channel_of_the_callers_own_is_used_and_left_open(emulator: Emulator) 
         grpc.channel_ready_future(channel).result(PATIENCE)
 
 
-def test_watches_have_a_connection_that_is_not_the_other_calls(
+def test_all_watches_of_a_client_share_one_separate_connection(
     client: SubscriberClient,
 ) -> None:
     """All watches share one connection, which is opened with the first."""
@@ -160,7 +168,7 @@ def run(main: Any, emulator: Emulator) -> None:
 
 
 @pytest.mark.usefixtures("client")
-def test_frames_come_to_an_async_for(emulator: Emulator) -> None:
+def test_an_async_for_loop_receives_watch_frames(emulator: Emulator) -> None:
     """Leaving the loop ends the watch."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -179,7 +187,7 @@ def test_frames_come_to_an_async_for(emulator: Emulator) -> None:
 
 
 @pytest.mark.usefixtures("client")
-def test_an_async_for_that_takes_nothing_stops_the_reader(emulator: Emulator) -> None:
+def test_an_async_for_loop_that_takes_no_frame_pauses_the_watch_reader(emulator: Emulator) -> None:
     """Each frame is read when the loop asks for it. A frame that was not taken is not handled."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -200,7 +208,7 @@ def test_an_async_for_that_takes_nothing_stops_the_reader(emulator: Emulator) ->
     run(main, emulator)
 
 
-def test_what_ends_a_watch_is_raised_by_the_loop(emulator: Emulator) -> None:
+def test_an_async_watch_loop_raises_the_error_that_ends_the_watch(emulator: Emulator) -> None:
     """The future's result raises the same error."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -211,7 +219,7 @@ def test_what_ends_a_watch_is_raised_by_the_loop(emulator: Emulator) -> None:
 
 
 @pytest.mark.usefixtures("client")
-def test_a_watch_that_is_closed_elsewhere_ends_the_loop(emulator: Emulator) -> None:
+def test_closing_a_watch_ends_its_async_loop_without_error(emulator: Emulator) -> None:
     """The loop ends without an error. Only one loop may use a stream at a time."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -230,7 +238,7 @@ def test_a_watch_that_is_closed_elsewhere_ends_the_loop(emulator: Emulator) -> N
 
 @pytest.mark.usefixtures("client")
 @pytest.mark.parametrize("what", ["client", "watch", "client, blocking"])
-def test_the_loop_may_close_what_it_iterates_over(emulator: Emulator, what: str) -> None:
+def test_an_async_watch_loop_may_close_its_own_watch(emulator: Emulator, what: str) -> None:
     """The current frame counts as handled then."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -248,7 +256,7 @@ def test_the_loop_may_close_what_it_iterates_over(emulator: Emulator, what: str)
     run(main, emulator)
 
 
-def test_a_frame_that_the_loop_has_not_got_is_not_handled() -> None:
+def test_a_frame_that_an_async_watch_loop_did_not_take_is_not_marked_as_handled() -> None:
     """A frame came while the loop was left. A reader that resumes by the token must get it."""
 
     async def main() -> None:
@@ -263,7 +271,9 @@ def test_a_frame_that_the_loop_has_not_got_is_not_handled() -> None:
     asyncio.run(main())
 
 
-def test_a_frame_that_nobody_took_ends_the_watch(client: SubscriberClient) -> None:
+def test_a_frame_that_no_consumer_takes_ends_the_watch_without_error(
+    client: SubscriberClient,
+) -> None:
     """The watch ends without an error, and the next one begins with this frame."""
 
     def handle(frame: Frame) -> None:
@@ -279,7 +289,7 @@ def test_a_frame_that_nobody_took_ends_the_watch(client: SubscriberClient) -> No
 
 
 @pytest.mark.usefixtures("client")
-def test_a_watch_ends_with_its_event_loop(emulator: Emulator) -> None:
+def test_a_watch_ends_when_its_event_loop_ends(emulator: Emulator) -> None:
     """The event loop ended without leaving the iteration."""
     client = AsyncSubscriberClient(endpoint=emulator.endpoint)
     stream = client.watch({NEWS: 0})

@@ -98,12 +98,12 @@ def ended(program: subprocess.Popen[str]) -> tuple[str, str, int]:
 
 
 @pytest.mark.parametrize("ending", ["", "sys.exit(3)\n"], ids=["end", "exit"])
-def test_a_program_may_end_while_it_watches(endpoint: str, ending: str) -> None:
-    """It may end without closing anything. It has its own exit code and prints nothing."""
+def test_a_program_may_exit_without_closing_its_watch(endpoint: str, ending: str) -> None:
+    """The program has its own exit code and prints nothing."""
     assert ended(start_program(PROLOGUE + ending, endpoint)) == ("", "", 3 if ending else 0)
 
 
-def test_ctrl_c_reaches_a_program_that_waits_for_its_watch(endpoint: str) -> None:
+def test_ctrl_c_interrupts_a_program_that_waits_for_its_watch(endpoint: str) -> None:
     """Leaving the client's block ends the watch."""
     text = "with client:\n    print('ready', flush=True)\n    future.result()\n"
     program = start_program(PROLOGUE + text, endpoint)
@@ -116,14 +116,14 @@ def test_ctrl_c_reaches_a_program_that_waits_for_its_watch(endpoint: str) -> Non
     assert code == -signal.SIGINT
 
 
-def test_in_a_forked_child_every_use_raises_at_once(endpoint: str) -> None:
+def test_every_use_of_a_watch_in_a_forked_child_raises_at_once(endpoint: str) -> None:
     """Closing the client does nothing in the child, and the parent's watch continues."""
     out, _, code = ended(start_program(QUIET + PROLOGUE + CHILD, endpoint))
     forked = " ".join(["ForkedProcess"] * 4)
     assert (out, code) == (f"{forked}\n7\nTrue\n", 0)
 
 
-def test_a_child_outlives_what_its_parent_watches(endpoint: str) -> None:
+def test_a_forked_child_survives_while_its_parent_watches_a_feed(endpoint: str) -> None:
     """The threads of gRPC must not continue in the child."""
     out, _, code = ended(start_program(QUIET + PROLOGUE + CROWD, endpoint))
     assert (out, code) == ("7\n" * 6, 0)

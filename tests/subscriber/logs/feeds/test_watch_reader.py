@@ -82,7 +82,7 @@ def ended(stage: Stage) -> BaseException | None:
     return stage.future.exception(timeout=PATIENCE)
 
 
-def test_frames_reach_the_handler_in_order_on_one_thread(stage: Stage) -> None:
+def test_watch_frames_reach_the_handler_in_order_on_one_thread(stage: Stage) -> None:
     """The handler does not get heartbeats."""
     stream = stage.begin()
     stream.send(records(NEWS, 1, 2), HEARTBEAT, records(NEWS, 3))
@@ -92,7 +92,7 @@ def test_frames_reach_the_handler_in_order_on_one_thread(stage: Stage) -> None:
     assert stage.threads == {"pullstream-watch"}
 
 
-def test_a_broken_stream_is_opened_again_after_a_pause(stage: Stage) -> None:
+def test_a_broken_watch_stream_is_reopened_after_a_pause(stage: Stage) -> None:
     """The new stream begins after the last handled frame, and the handler gets Opened again."""
     first = stage.begin()
     first.send(records(NEWS, 1))
@@ -108,7 +108,7 @@ def test_a_broken_stream_is_opened_again_after_a_pause(stage: Stage) -> None:
     assert stage.future.resume_token == f"{NEWS}@2"
 
 
-def test_a_stream_that_ends_well_is_opened_again_too(stage: Stage) -> None:
+def test_a_watch_stream_that_the_server_ends_with_ok_is_reopened(stage: Stage) -> None:
     """Only the reader ends a watch."""
     stage.begin().end()
     eventually(lambda: stage.state is SubscriptionState.RECONNECTING)
@@ -116,7 +116,7 @@ def test_a_stream_that_ends_well_is_opened_again_too(stage: Stage) -> None:
     stage.streams.next()
 
 
-def test_what_is_no_frame_breaks_the_stream(stage: Stage) -> None:
+def test_invalid_frame_bytes_break_the_watch_stream_and_a_new_one_is_opened(stage: Stage) -> None:
     """The watch opens another stream."""
     first = stage.begin()
     first.respond_bytes(b"\xff")
@@ -127,7 +127,7 @@ def test_what_is_no_frame_breaks_the_stream(stage: Stage) -> None:
     stage.wait_for_seqs(1)
 
 
-def test_an_error_that_no_attempt_can_mend_is_the_result(stage: Stage) -> None:
+def test_a_permanent_error_is_the_result_of_the_watch(stage: Stage) -> None:
     """The future raises the error, and the threads end."""
     stage.streams.next().end(NotFound("no such topic"))
     assert isinstance(ended(stage), NotFound)
@@ -135,7 +135,7 @@ def test_an_error_that_no_attempt_can_mend_is_the_result(stage: Stage) -> None:
     assert stage.state is SubscriptionState.CLOSED
 
 
-def test_the_end_of_every_topic_is_the_end() -> None:
+def test_a_watch_ends_successfully_when_all_its_topics_are_deleted() -> None:
     """The handler gets TopicDeleted, and the future's result is a success."""
     with Stage() as stage:
         stream = stage.begin()
@@ -148,7 +148,7 @@ def test_the_end_of_every_topic_is_the_end() -> None:
 # ---- the silence timer ---------------------------------------------------------------------------
 
 
-def test_silence_of_twice_the_heartbeat_is_a_break(stage: Stage) -> None:
+def test_a_watch_stream_silent_for_two_heartbeat_intervals_is_reopened(stage: Stage) -> None:
     """The client cancels the silent stream."""
     first = stage.begin()
     stage.clock.advance(29.9)
@@ -160,7 +160,7 @@ def test_silence_of_twice_the_heartbeat_is_a_break(stage: Stage) -> None:
     stage.streams.next()
 
 
-def test_heartbeats_keep_a_stream(stage: Stage) -> None:
+def test_heartbeats_keep_a_watch_stream_open(stage: Stage) -> None:
     """Each heartbeat restarts the timer."""
     stream = stage.begin()
     for number in range(1, 6):
@@ -170,7 +170,7 @@ def test_heartbeats_keep_a_stream(stage: Stage) -> None:
     assert not stream.cancelled
 
 
-def test_a_server_that_never_answers_is_left(stage: Stage) -> None:
+def test_a_watch_gives_up_a_server_that_never_answers_the_opening(stage: Stage) -> None:
     """The time limit also covers the opening of the stream."""
     first = stage.streams.next()
     eventually(lambda: stage.is_waiting)
@@ -178,7 +178,7 @@ def test_a_server_that_never_answers_is_left(stage: Stage) -> None:
     eventually(lambda: first.cancelled)
 
 
-def test_the_time_of_a_handler_is_no_silence() -> None:
+def test_the_running_time_of_a_watch_handler_does_not_count_as_silence() -> None:
     """The timer does not run while the handler runs."""
     entered, leave = threading.Event(), threading.Event()
 
@@ -201,7 +201,7 @@ def test_the_time_of_a_handler_is_no_silence() -> None:
 # ---- the handler ---------------------------------------------------------------------------------
 
 
-def test_a_handler_that_raises_ends_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_watch_handler_that_raises_ends_the_watch(caplog: pytest.LogCaptureFixture) -> None:
     """The future has the handler's error.
 
     The frame does not count as handled, and no frame follows.
@@ -221,7 +221,7 @@ def test_a_handler_that_raises_ends_the_watch(caplog: pytest.LogCaptureFixture) 
     assert "the frame handler raised an error" in caplog.text
 
 
-def test_an_error_of_a_call_is_no_different_in_a_handler() -> None:
+def test_an_rpc_error_raised_in_a_watch_handler_ends_the_watch() -> None:
     """The watch does not mistake it for an error of the stream."""
 
     def handle(frame: Frame) -> None:
@@ -235,7 +235,7 @@ def test_an_error_of_a_call_is_no_different_in_a_handler() -> None:
 # ---- the end -------------------------------------------------------------------------------------
 
 
-def test_close_waits_for_the_handler_and_joins_the_thread() -> None:
+def test_watch_close_waits_for_the_handler_and_joins_the_thread() -> None:
     """Later frames are not handled even if they have arrived."""
     entered, leave = threading.Event(), threading.Event()
 
@@ -259,7 +259,7 @@ def test_close_waits_for_the_handler_and_joins_the_thread() -> None:
         assert stage.state is SubscriptionState.CLOSED
 
 
-def test_close_in_the_handler_does_not_wait() -> None:
+def test_watch_close_in_the_handler_does_not_wait() -> None:
     """The close would wait for itself."""
     here: list[WatchFuture] = []
     closed: list[bool] = []
@@ -270,7 +270,7 @@ def test_close_in_the_handler_does_not_wait() -> None:
         assert closed == [False]
 
 
-def test_close_interrupts_a_pause(stage: Stage) -> None:
+def test_watch_close_interrupts_a_reconnect_pause(stage: Stage) -> None:
     """No new stream is opened."""
     stage.begin().end(Unavailable("gone"))
     eventually(lambda: stage.state is SubscriptionState.RECONNECTING)
@@ -278,7 +278,7 @@ def test_close_interrupts_a_pause(stage: Stage) -> None:
     assert stage.future.result(timeout=PATIENCE)
 
 
-def test_a_stream_that_begins_as_the_watch_ends_is_ended(stage: Stage) -> None:
+def test_a_watch_stream_that_opens_during_the_close_is_ended(stage: Stage) -> None:
     """The thread that stopped the watch could not see the new stream."""
     first = stage.begin()
     begun: list[Stream] = []
@@ -296,7 +296,7 @@ def test_a_stream_that_begins_as_the_watch_ends_is_ended(stage: Stage) -> None:
     assert begun[0].cancelled
 
 
-def test_a_channel_that_is_closed_is_the_end(stage: Stage) -> None:
+def test_a_closed_channel_ends_the_watch_with_its_error(stage: Stage) -> None:
     """The future has the error, as for every unexpected error."""
     first = stage.begin()
 
@@ -310,7 +310,7 @@ def test_a_channel_that_is_closed_is_the_end(stage: Stage) -> None:
     assert isinstance(ended(stage), ValueError)
 
 
-def test_a_wrong_request_is_reported_at_once(stage: Stage) -> None:
+def test_an_invalid_watch_request_fails_without_retry(stage: Stage) -> None:
     """There is no retry."""
     stage.streams.next().end(InvalidArgument("no such filter"))
     with pytest.raises(InvalidArgument, match="no such filter"):

@@ -53,7 +53,9 @@ def keeper(notes: Notes, clock: ManualClock) -> Checkpointer:
     return keeper
 
 
-def test_a_position_is_kept_every_so_many_records(keeper: Checkpointer, notes: Notes) -> None:
+def test_the_checkpointer_saves_the_position_after_the_configured_number_of_records(
+    keeper: Checkpointer, notes: Notes
+) -> None:
     """Records are counted from the last save."""
     for seq in range(11, 21):
         keeper.passed(seq, 1)
@@ -61,7 +63,9 @@ def test_a_position_is_kept_every_so_many_records(keeper: Checkpointer, notes: N
     assert (keeper.position, keeper.kept) == (Checkpoint(20, 1), Checkpoint(19, 1))
 
 
-def test_or_after_so_many_seconds(keeper: Checkpointer, notes: Notes, clock: ManualClock) -> None:
+def test_the_checkpointer_saves_the_position_after_the_configured_seconds(
+    keeper: Checkpointer, notes: Notes, clock: ManualClock
+) -> None:
     """Seconds count from the first unsaved record. `due` gives the time for the next save."""
     clock.advance(100)
     keeper.passed(11, 1)
@@ -72,7 +76,9 @@ def test_or_after_so_many_seconds(keeper: Checkpointer, notes: Notes, clock: Man
     assert keeper.due is None
 
 
-def test_nothing_is_written_twice(keeper: Checkpointer, notes: Notes) -> None:
+def test_the_checkpointer_does_not_save_the_same_position_twice(
+    keeper: Checkpointer, notes: Notes
+) -> None:
     """A position that is already saved is not saved again."""
     keeper.moved(Checkpoint(10, 1))
     keeper.save()
@@ -83,7 +89,7 @@ def test_nothing_is_written_twice(keeper: Checkpointer, notes: Notes) -> None:
     assert notes.saved == [12]
 
 
-def test_it_is_kept_in_time_also_where_no_record_is_for_the_follower(
+def test_the_checkpointer_saves_in_time_if_the_filter_passes_no_record(
     keeper: Checkpointer, notes: Notes, clock: ManualClock
 ) -> None:
     """A filter may pass no record during the whole time of catching up."""
@@ -93,7 +99,7 @@ def test_it_is_kept_in_time_also_where_no_record_is_for_the_follower(
     assert notes.saved == [3000]
 
 
-def test_a_store_that_is_away_is_asked_again(
+def test_the_checkpointer_retries_an_unavailable_checkpoint_store(
     keeper: Checkpointer, notes: Notes, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The retry comes after the usual interval, with a warning."""
@@ -110,7 +116,9 @@ def test_a_store_that_is_away_is_asked_again(
     assert notes.saved == [13]
 
 
-def test_an_error_that_stays_is_one_of_the_checkpoint(keeper: Checkpointer, notes: Notes) -> None:
+def test_a_permanent_error_of_the_store_becomes_a_checkpoint_error(
+    keeper: Checkpointer, notes: Notes
+) -> None:
     """Permanent errors of every kind become CheckpointError."""
     keeper.passed(11, 1)
     for error in (PermissionDenied("no"), ZeroDivisionError(), CheckpointError("full")):
@@ -121,7 +129,7 @@ def test_an_error_that_stays_is_one_of_the_checkpoint(keeper: Checkpointer, note
             keeper.open("topic")
 
 
-def test_a_file_has_room_for_every_epoch(tmp_path: Path) -> None:
+def test_a_checkpoint_file_can_store_every_64_bit_epoch(tmp_path: Path) -> None:
     """An epoch can use all 64 bits."""
     for checkpoint in (Checkpoint(2**62, 2**64 - 1), Checkpoint(0, 1)):
         file = FileStore(CheckpointFile(tmp_path / "positions.db"))
@@ -133,7 +141,7 @@ def test_a_file_has_room_for_every_epoch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", ":memory:", Path(":memory:")])
-def test_a_checkpoint_that_would_save_nothing_is_refused(path: str | Path) -> None:
+def test_a_checkpoint_file_name_that_sqlite_keeps_in_memory_is_refused(path: str | Path) -> None:
     """SQLite keeps a database of such a name in memory."""
     with pytest.raises(ValueError, match="would save nothing"):
         CheckpointFile(path)

@@ -18,7 +18,7 @@ def run(after: int, to: int, size: int = 0) -> RecordRange:
 
 
 @given(sizes=st.lists(st.integers(0, 6), min_size=1, max_size=20))
-def test_the_newest_ranges_that_fit_are_kept(sizes: list[int]) -> None:
+def test_the_newest_record_ranges_that_fit_are_kept(sizes: list[int]) -> None:
     """At most 4 records and 10 bytes, and the newest range in any case."""
     buffer = LiveBuffer(4, 10)
     added: list[RecordRange] = []
@@ -35,8 +35,8 @@ def test_the_newest_ranges_that_fit_are_kept(sizes: list[int]) -> None:
     assert buffer.first is None
 
 
-def test_a_range_that_is_too_large_is_kept_alone() -> None:
-    """It is dropped when the next range arrives."""
+def test_a_record_range_above_the_limit_is_kept_alone() -> None:
+    """The large range is dropped when the next range arrives."""
     buffer = LiveBuffer(4, 10)
     buffer.add(a_range(0, 11))
     assert len(buffer) == 1
@@ -47,7 +47,7 @@ def test_a_range_that_is_too_large_is_kept_alone() -> None:
     assert (len(buffer), buffer.first) == (0, None)
 
 
-def test_a_full_buffer_loses_its_oldest_run() -> None:
+def test_a_full_follower_buffer_drops_its_oldest_record_range() -> None:
     """The oldest run is dropped, so that the missing records are before the buffered ones."""
     buffer = LiveBuffer(5, 1000)
     for after in (0, 2, 4):
@@ -58,7 +58,7 @@ def test_a_full_buffer_loses_its_oldest_run() -> None:
     assert buffer.first is None
 
 
-def test_bytes_fill_it_too() -> None:
+def test_the_follower_buffer_is_limited_by_bytes() -> None:
     """The newest run stays, however large it is."""
     buffer = LiveBuffer(100, 1000)
     buffer.add(run(0, 1, size=600))
@@ -68,7 +68,7 @@ def test_bytes_fill_it_too() -> None:
     assert (len(buffer), buffer.first) == (1, run(2, 3, size=5000))
 
 
-def test_runs_without_records_fill_it_too() -> None:
+def test_record_ranges_without_records_count_in_the_follower_buffer() -> None:
     """Runs without records count too, because there can be any number of them."""
     buffer = LiveBuffer(3, 1000)
     for seq in range(10):

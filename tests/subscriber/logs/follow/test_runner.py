@@ -19,17 +19,17 @@ async def handle(record: Record) -> None:
     """Accept any record."""
 
 
-def test_a_loop_that_is_closed_takes_no_record() -> None:
+def test_the_coroutine_handler_of_a_follower_raises_if_its_event_loop_is_closed() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
     with pytest.raises(RuntimeError, match="closed"):
         CoroutineHandler(handle, loop)(record(1, 1))
 
 
-def test_a_record_that_a_loop_drops_as_it_is_closed_is_not_waited_for(
+def test_a_follower_does_not_wait_for_a_record_that_a_closing_event_loop_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The loop was asked to handle it, but was closed first."""
+    """The event loop was asked to handle the record, but was closed first."""
     loop = asyncio.new_event_loop()
     requested = threading.Event()
     request = loop.call_soon_threadsafe
