@@ -221,7 +221,7 @@ def push_config(email: str, audience: str = "") -> pubsub.PushConfig:
     return pubsub.PushConfig(push_endpoint="http://localhost/push", oidc_token=oidc)
 
 
-def test_the_claims() -> None:
+def test_an_oidc_token_has_google_s_claims() -> None:
     """The endpoint is the audience unless the subscription has another one."""
     header, claims, signature = oidc_token(push_config("a@example.com"), 1_700_000_000.9).split(".")
     assert decoded(header) == {"alg": "none", "typ": "JWT"}
@@ -241,8 +241,8 @@ def test_the_claims() -> None:
     assert decoded(oidc_token(push_config("a@example.com", "us"), 0).split(".")[1])["aud"] == "us"
 
 
-def test_each_account_has_its_subject() -> None:
-    """It stays the same, as the number of an account does."""
+def test_each_service_account_has_a_stable_subject_in_its_oidc_token() -> None:
+    """Google's tokens have the number of the account there."""
     subjects = [
         decoded(oidc_token(push_config(email), 0).split(".")[1])["sub"]
         for email in ("a@example.com", "b@example.com", "a@example.com")

@@ -157,8 +157,8 @@ def pushing(**settings: Any) -> Callable[[Scenario], Callable[[], None]]:
 
 
 @pushing()
-async def test_a_taken_message_is_acknowledged(world: World) -> None:
-    """It is not acknowledged before the answer."""
+async def test_an_accepted_push_acknowledges_its_message(world: World) -> None:
+    """The message is not acknowledged before the answer."""
     await world.publish("a")
     assert world.broker.backlog == 1
     await world.answer(True)
@@ -167,7 +167,7 @@ async def test_a_taken_message_is_acknowledged(world: World) -> None:
 
 
 @pushing()
-async def test_a_refused_message_is_redelivered_after_a_pause(world: World) -> None:
+async def test_a_refused_push_is_repeated_after_a_growing_pause(world: World) -> None:
     """The pause is 100 ms, and doubles with each further failure."""
     await world.publish("a")
     for pause in (0.1, 0.2, 0.4):
@@ -181,7 +181,7 @@ async def test_a_refused_message_is_redelivered_after_a_pause(world: World) -> N
 
 
 @pushing()
-async def test_a_pause_holds_for_all_messages(world: World) -> None:
+async def test_the_pause_after_a_failed_push_holds_for_all_messages(world: World) -> None:
     """The failure probably concerns the endpoint, not the message."""
     await world.publish("a")
     await world.answer(False)
@@ -192,7 +192,7 @@ async def test_a_pause_holds_for_all_messages(world: World) -> None:
 
 
 @pushing(ack_deadline_seconds=20)
-async def test_an_endpoint_has_the_ack_deadline_to_answer(world: World) -> None:
+async def test_a_push_without_an_answer_within_the_ack_deadline_fails(world: World) -> None:
     """The request is cancelled after that, and the message is redelivered."""
     await world.publish("a")
     await world.advance(19.9)
@@ -209,7 +209,7 @@ async def test_an_endpoint_has_the_ack_deadline_to_answer(world: World) -> None:
 @pushing(
     dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC, max_delivery_attempts=5)
 )
-async def test_each_failure_is_an_attempt(world: World) -> None:
+async def test_each_failed_push_counts_as_a_delivery_attempt(world: World) -> None:
     """A bad answer and a timeout count as one attempt each."""
     await world.publish("a")
     assert world.endpoint.posts[0].attempt == 1
@@ -223,8 +223,8 @@ async def test_each_failure_is_an_attempt(world: World) -> None:
 
 
 @pushing(dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC))
-async def test_what_fails_too_often_is_a_dead_letter(world: World) -> None:
-    """After five requests it is not posted again.
+async def test_a_message_whose_push_fails_too_often_becomes_a_dead_letter(world: World) -> None:
+    """After five requests the message is not posted again.
 
     Its copy is posted, because the topic is the same.
     """
@@ -241,7 +241,7 @@ async def test_what_fails_too_often_is_a_dead_letter(world: World) -> None:
 
 
 @pushing(retry_policy=pubsub.RetryPolicy(minimum_backoff={"seconds": 20}))
-async def test_with_a_retry_policy_each_message_waits_by_itself(world: World) -> None:
+async def test_with_a_retry_policy_each_pushed_message_has_its_own_backoff(world: World) -> None:
     """The endpoint is not paused, and other messages are sent."""
     await world.publish("a")
     await world.answer(False)
@@ -257,8 +257,8 @@ async def test_with_a_retry_policy_each_message_waits_by_itself(world: World) ->
 
 
 @pushing()
-async def test_a_few_at_first_and_more_with_success(world: World) -> None:
-    """The window grows with successes."""
+async def test_the_push_window_grows_with_successes(world: World) -> None:
+    """The first window has a few requests."""
     await world.publish(*map(str, range(100)))
     assert len(world.endpoint.posts) == FIRST_WINDOW
     for _ in range(FIRST_WINDOW):
@@ -267,7 +267,7 @@ async def test_a_few_at_first_and_more_with_success(world: World) -> None:
 
 
 @pushing()
-async def test_after_failures_one_at_a_time(world: World) -> None:
+async def test_the_push_window_is_one_request_while_an_endpoint_fails(world: World) -> None:
     """The window stays one until there is a success."""
     await world.publish(*map(str, range(100)))
     for pause in (0.1, 0.2, 0.4):
@@ -280,7 +280,7 @@ async def test_after_failures_one_at_a_time(world: World) -> None:
 
 
 @pushing()
-async def test_every_message_is_posted_once_while_all_goes_well(world: World) -> None:
+async def test_every_message_is_pushed_once_without_failures(world: World) -> None:
     """The order of the answers does not matter."""
     sent = [str(number) for number in range(300)]
     await world.publish(*sent)
@@ -297,7 +297,7 @@ async def test_every_message_is_posted_once_while_all_goes_well(world: World) ->
 
 
 @pushing(enable_message_ordering=True)
-async def test_of_a_key_one_message_is_under_way(world: World) -> None:
+async def test_messages_of_an_ordering_key_are_pushed_one_at_a_time(world: World) -> None:
     """The next message is sent after the acknowledgement. Other keys continue."""
     await world.publish("a1", "a2", "a3", key="a")
     await world.publish("b1", "b2", key="b")
@@ -309,7 +309,7 @@ async def test_of_a_key_one_message_is_under_way(world: World) -> None:
 
 
 @pushing(enable_message_ordering=True)
-async def test_a_key_stays_in_order_over_failures(world: World) -> None:
+async def test_a_failed_push_keeps_the_order_of_its_ordering_key(world: World) -> None:
     """No later message is posted before the failed one is accepted."""
     await world.publish("a1", "a2", "a3", key="a")
     order = []
@@ -325,7 +325,7 @@ async def test_a_key_stays_in_order_over_failures(world: World) -> None:
 
 
 @pushing()
-async def test_without_endpoint_it_is_a_pull_subscription(world: World) -> None:
+async def test_removing_the_push_endpoint_makes_a_pull_subscription(world: World) -> None:
     """Open requests may still be answered. The remaining messages can be pulled."""
     await world.publish(*map(str, range(6)))
     await world.push_to("")
@@ -339,8 +339,8 @@ async def test_without_endpoint_it_is_a_pull_subscription(world: World) -> None:
 
 
 @pushing()
-async def test_a_pull_subscription_can_be_given_an_endpoint(world: World) -> None:
-    """Its backlog is pushed."""
+async def test_setting_a_push_endpoint_pushes_the_backlog(world: World) -> None:
+    """The subscription was a pull subscription before."""
     await world.push_to("")
     await world.publish("a")
     assert world.endpoint.data == []
@@ -349,7 +349,7 @@ async def test_a_pull_subscription_can_be_given_an_endpoint(world: World) -> Non
 
 
 @pushing()
-async def test_another_endpoint_begins_without_a_pause(world: World) -> None:
+async def test_a_new_push_endpoint_begins_without_a_pause(world: World) -> None:
     """The failures belong to the other endpoint, and so does the end of its pause."""
     await world.publish("a")
     for pause in (0.1, 0.2):
@@ -369,7 +369,7 @@ async def test_another_endpoint_begins_without_a_pause(world: World) -> None:
 
 
 @pushing()
-async def test_the_same_endpoint_stays_paused(world: World) -> None:
+async def test_a_push_config_change_with_the_same_endpoint_keeps_the_pause(world: World) -> None:
     """Other changes of the push config take effect with the next request."""
     await world.publish("a")
     await world.answer(False)
@@ -383,8 +383,8 @@ async def test_the_same_endpoint_stays_paused(world: World) -> None:
 
 
 @pushing()
-async def test_an_export_in_place_of_the_endpoint_ends_the_pushing(world: World) -> None:
-    """It does not become a pull subscription."""
+async def test_replacing_the_push_endpoint_by_an_export_ends_the_pushes(world: World) -> None:
+    """The subscription does not become a pull subscription."""
     config = pubsub.Subscription(name=SUBSCRIPTION, bigquery_config={"table": "p.d.t"})
     request = pubsub.UpdateSubscriptionRequest(
         subscription=config, update_mask={"paths": ["push_config", "bigquery_config"]}
@@ -395,7 +395,9 @@ async def test_an_export_in_place_of_the_endpoint_ends_the_pushing(world: World)
 
 
 @pushing()
-async def test_a_late_answer_of_the_old_endpoint_does_not_hold_up_the_new_one(world: World) -> None:
+async def test_a_late_answer_of_a_replaced_endpoint_does_not_delay_the_new_one(
+    world: World,
+) -> None:
     """A failure of the old endpoint does not count.
 
     The message is posted to the new one at once.
@@ -408,7 +410,7 @@ async def test_a_late_answer_of_the_old_endpoint_does_not_hold_up_the_new_one(wo
 
 
 @pushing()
-async def test_a_deleted_subscription_is_not_pushed(world: World) -> None:
+async def test_a_deleted_subscription_is_pushed_no_more(world: World) -> None:
     """A later answer is ignored."""
     await world.publish("a")
     world.broker.engine.delete_subscription(SUBSCRIPTION)
@@ -418,8 +420,8 @@ async def test_a_deleted_subscription_is_not_pushed(world: World) -> None:
 
 
 @pushing()
-async def test_a_subscription_made_again_is_pushed_again(world: World) -> None:
-    """This holds even if requests of the former subscription are still open."""
+async def test_a_push_subscription_created_again_is_pushed_again(world: World) -> None:
+    """The pushes begin even if requests of the former subscription are still open."""
     await world.publish("a")
     world.broker.engine.delete_subscription(SUBSCRIPTION)
     world.broker.engine.create_subscription(
@@ -435,7 +437,7 @@ async def test_a_subscription_made_again_is_pushed_again(world: World) -> None:
 
 
 @pushing()
-async def test_what_is_under_way_at_the_end_is_given_back(world: World) -> None:
+async def test_stopping_the_pusher_returns_messages_with_open_pushes(world: World) -> None:
     """No attempt is counted. The next broker with this engine pushes the message."""
     await world.publish("a")
     await world.stop()
@@ -449,7 +451,7 @@ async def test_what_is_under_way_at_the_end_is_given_back(world: World) -> None:
 
 
 @pushing()
-async def test_the_end_cuts_off_what_an_old_endpoint_has_not_answered(world: World) -> None:
+async def test_stopping_the_pusher_cancels_requests_to_a_former_endpoint(world: World) -> None:
     """The message can be pulled."""
     await world.publish("a")
     await world.push_to("")
@@ -459,7 +461,9 @@ async def test_the_end_cuts_off_what_an_old_endpoint_has_not_answered(world: Wor
 
 
 @pushing()
-async def test_a_fault_of_the_client_is_logged_and_the_message_is_redelivered(world: World) -> None:
+async def test_an_exception_of_the_push_client_is_logged_and_the_message_redelivered(
+    world: World,
+) -> None:
     """Pushing continues."""
     await world.publish("a")
     world.endpoint.next().outcome.set_exception(ZeroDivisionError())
@@ -468,7 +472,7 @@ async def test_a_fault_of_the_client_is_logged_and_the_message_is_redelivered(wo
     assert world.endpoint.data == ["a"]
 
 
-def test_without_the_extra_a_warning_says_what_is_missing(
+def test_a_push_subscription_without_aiohttp_causes_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The subscription exists and keeps its messages."""
@@ -514,7 +518,7 @@ def reports() -> Iterator[list[str]]:
 
 
 @pushing()
-async def test_an_endpoint_that_accepts_nothing_is_reported_once_until_it_recovers(
+async def test_a_failing_push_endpoint_is_reported_once_until_it_recovers(
     world: World,
 ) -> None:
     await world.push_to(f"{URL}?token=secret".replace("://", "://user:password@"))
@@ -533,7 +537,7 @@ async def test_an_endpoint_that_accepts_nothing_is_reported_once_until_it_recove
 
 
 @pushing()
-async def test_each_outage_of_an_endpoint_is_reported(world: World) -> None:
+async def test_each_outage_of_a_push_endpoint_is_reported(world: World) -> None:
     with reports() as lines:
         for _ in range(2):
             await world.publish("a")
@@ -545,7 +549,7 @@ async def test_each_outage_of_an_endpoint_is_reported(world: World) -> None:
 
 
 @pushing(ack_deadline_seconds=20)
-async def test_an_endpoint_that_never_answers_is_reported(world: World) -> None:
+async def test_a_push_endpoint_that_never_answers_is_reported(world: World) -> None:
     with reports() as lines:
         await world.publish("a")
         await world.advance(20)
@@ -556,7 +560,7 @@ async def test_an_endpoint_that_never_answers_is_reported(world: World) -> None:
 
 
 @pushing()
-async def test_failures_of_single_messages_are_not_reported(world: World) -> None:
+async def test_failed_pushes_of_single_messages_are_not_reported(world: World) -> None:
     with reports() as lines:
         for _ in range(3):
             await world.publish("a")
@@ -567,7 +571,7 @@ async def test_failures_of_single_messages_are_not_reported(world: World) -> Non
 
 
 @pushing()
-async def test_failures_of_an_endpoint_that_was_replaced_do_not_count(world: World) -> None:
+async def test_failures_of_a_replaced_push_endpoint_are_not_reported(world: World) -> None:
     with reports() as lines:
         await world.publish("a")
         await world.answer(False)

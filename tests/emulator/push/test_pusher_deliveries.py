@@ -55,7 +55,7 @@ def await_retry(endpoint: Endpoint, clock: ManualClock) -> Pushed:
 # ---- requests ------------------------------------------------------------------------------------
 
 
-def test_a_message_is_posted_and_its_answer_acknowledges_it(
+def test_a_pushed_message_is_acknowledged_by_a_success_status(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """The body is Google's JSON."""
@@ -70,7 +70,7 @@ def test_a_message_is_posted_and_its_answer_acknowledges_it(
     await_acknowledged(emulator)
 
 
-def test_without_wrapper_the_data_is_posted(
+def test_an_unwrapped_push_posts_the_message_data(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """The headers have the metadata on request."""
@@ -83,7 +83,7 @@ def test_without_wrapper_the_data_is_posted(
     await_acknowledged(emulator)
 
 
-def test_a_publisher_sets_no_header_that_an_endpoint_trusts(
+def test_publishers_cannot_set_push_headers_that_identify_the_sender(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """Only the broker and proxies set headers that identify the sender. Other headers are sent."""
@@ -115,7 +115,9 @@ def test_a_publisher_sets_no_header_that_an_endpoint_trusts(
     await_acknowledged(emulator)
 
 
-def test_keys_arrive_in_order(emulator: Emulator, wire: Wire, endpoint: Endpoint) -> None:
+def test_messages_of_an_ordering_key_are_pushed_in_order(
+    emulator: Emulator, wire: Wire, endpoint: Endpoint
+) -> None:
     """Each message is sent after the answer to the previous one."""
     wire.create(push_config=to(endpoint.url()), enable_message_ordering=True)
     sent = [str(number) for number in range(50)]
@@ -124,7 +126,9 @@ def test_keys_arrive_in_order(emulator: Emulator, wire: Wire, endpoint: Endpoint
     await_acknowledged(emulator)
 
 
-def test_a_backlog_is_pushed_whole(emulator: Emulator, wire: Wire, endpoint: Endpoint) -> None:
+def test_a_large_backlog_is_pushed_completely(
+    emulator: Emulator, wire: Wire, endpoint: Endpoint
+) -> None:
     """Each message is sent once if there are no failures."""
     wire.create(push_config=to(endpoint.url()))
     sent = [str(number) for number in range(500)]
@@ -138,10 +142,10 @@ def test_a_backlog_is_pushed_whole(emulator: Emulator, wire: Wire, endpoint: End
 
 
 @pytest.mark.parametrize("status", [102, 200, 201, 202, 204])
-def test_these_answers_acknowledge(
+def test_success_statuses_acknowledge_a_pushed_message(
     emulator: Emulator, wire: Wire, endpoint: Endpoint, status: int
 ) -> None:
-    """They are the statuses that count as success in the production service."""
+    """These are the statuses that count as success in the production service."""
     endpoint.answer = lambda pushed: status
     wire.create(push_config=to(endpoint.url()))
     wire.publish("a", "b", "c")
@@ -150,7 +154,7 @@ def test_these_answers_acknowledge(
 
 
 @pytest.mark.parametrize("status", [203, 206, 301, 307, 400, 401, 404, 429, 500, 503])
-def test_every_other_answer_is_a_failure(
+def test_other_http_statuses_fail_a_push(
     emulator: Emulator, wire: Wire, endpoint: Endpoint, clock: ManualClock, status: int
 ) -> None:
     """The message is redelivered. Redirects are not followed."""
@@ -164,7 +168,7 @@ def test_every_other_answer_is_a_failure(
     await_acknowledged(emulator)
 
 
-def test_no_answer_within_the_ack_deadline_is_a_failure(
+def test_a_push_times_out_at_the_ack_deadline_of_the_broker_clock(
     emulator: Emulator, wire: Wire, endpoint: Endpoint, clock: ManualClock
 ) -> None:
     """The deadline is on the broker's clock."""
@@ -180,7 +184,7 @@ def test_no_answer_within_the_ack_deadline_is_a_failure(
     await_acknowledged(emulator)
 
 
-def test_an_endpoint_that_is_not_there_yet_gets_its_messages_later(
+def test_an_endpoint_that_starts_late_receives_its_messages(
     emulator: Emulator, wire: Wire, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """First nothing listens, then a server hangs up or speaks no HTTP, then the endpoint starts."""
@@ -216,7 +220,7 @@ def test_an_endpoint_that_is_not_there_yet_gets_its_messages_later(
 # ---- settings ------------------------------------------------------------------------------------
 
 
-def test_push_and_pull_are_changed_at_run_time(
+def test_push_and_pull_can_be_switched_at_run_time(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """Both ModifyPushConfig and an update work. A pull is refused while there is an endpoint."""
@@ -257,8 +261,8 @@ def test_push_and_pull_are_changed_at_run_time(
         "http://a/\n",
     ],
 )
-def test_an_endpoint_must_be_a_url(wire: Wire, url: str) -> None:
-    """This holds for every call. Nothing changes."""
+def test_a_push_endpoint_that_is_no_url_is_refused(wire: Wire, url: str) -> None:
+    """Every call refuses it, and nothing changes."""
     wire.create()
     before = wire.call("GetSubscription", pubsub.GetSubscriptionRequest(subscription=SUBSCRIPTION))
     config = to(url)
@@ -282,7 +286,7 @@ def test_an_endpoint_must_be_a_url(wire: Wire, url: str) -> None:
     assert list(listed.subscriptions) == [before]
 
 
-def test_a_version_must_be_known(wire: Wire) -> None:
+def test_an_unknown_push_version_attribute_is_refused(wire: Wire) -> None:
     """The version is an attribute that formerly selected the envelope."""
     wire.create()
     config = to("http://127.0.0.1:1/", attributes={"x-goog-version": "v3"})
@@ -295,10 +299,10 @@ def test_a_version_must_be_known(wire: Wire) -> None:
 # ---- life cycle of the broker --------------------------------------------------------------------
 
 
-def test_a_broker_that_stops_keeps_what_was_not_answered(
+def test_a_stopped_broker_keeps_messages_with_unanswered_pushes(
     clock: ManualClock, endpoint: Endpoint
 ) -> None:
-    """The next broker with this engine pushes it."""
+    """The next broker with this engine pushes them."""
     endpoint.answer = lambda pushed: 0
     with Emulator(clock=clock) as first:
         wire = Wire(first.endpoint)
@@ -312,7 +316,7 @@ def test_a_broker_that_stops_keeps_what_was_not_answered(
         await_acknowledged(second)
 
 
-def test_real_time_ends_a_pause_too(endpoint: Endpoint) -> None:
+def test_a_push_pause_ends_in_real_time(endpoint: Endpoint) -> None:
     """A timer of the broker ends the pause without any call."""
     statuses = iter([500, 200])
     endpoint.answer = lambda pushed: next(statuses)

@@ -56,7 +56,7 @@ def pull(rest: RestClient, max_messages: int = 10) -> list[dict[str, Any]]:
 # ---- topics and subscriptions ------------------------------------------------------------------
 
 
-def test_a_topic_is_made_changed_listed_and_deleted(rest: RestClient) -> None:
+def test_the_rest_api_creates_updates_lists_and_deletes_topics(rest: RestClient) -> None:
     """Each answer is the topic in the form of Google's JSON."""
     topic = {"name": TOPIC, "labels": {"team": "a"}}
     assert rest.ok("PUT", V1_TOPIC, {"labels": {"team": "a"}}) == topic
@@ -69,8 +69,11 @@ def test_a_topic_is_made_changed_listed_and_deleted(rest: RestClient) -> None:
     assert rest.ok("GET", f"{V1_PROJECT}/topics") == {}
 
 
-def test_a_subscription_is_made_changed_listed_and_deleted(rest: RestClient) -> None:
-    """It has production's defaults. Fields with a default value of proto3 are omitted."""
+def test_the_rest_api_creates_updates_lists_and_deletes_subscriptions(rest: RestClient) -> None:
+    """The subscription has production's defaults.
+
+    Fields with a default value of proto3 are omitted.
+    """
     rest.ok("PUT", V1_TOPIC)
     subscription = {
         "name": SUBSCRIPTION,
@@ -92,7 +95,7 @@ def test_a_subscription_is_made_changed_listed_and_deleted(rest: RestClient) -> 
     assert rest.call("GET", V1_SUBSCRIPTION).status == 404
 
 
-def test_an_update_mask_may_stand_in_the_query(rest: RestClient) -> None:
+def test_a_rest_update_mask_may_be_in_the_query(rest: RestClient) -> None:
     """Terraform's provider sends it so, with its own label and with fields that are null."""
     labels = {"goog-terraform-provisioned": "true"}
     rest.ok("PUT", f"{V1_TOPIC}?alt=json", {"name": TOPIC, "labels": labels})
@@ -108,7 +111,7 @@ def test_an_update_mask_may_stand_in_the_query(rest: RestClient) -> None:
 
 
 @pytest.mark.parametrize("method", ["PATCH", "patch"])
-def test_a_post_may_stand_for_another_method(rest: RestClient, method: str) -> None:
+def test_x_http_method_override_changes_the_method_of_a_post(rest: RestClient, method: str) -> None:
     """The HTTP/JSON transport of the official Java client sends updates in this form."""
     rest.create()
     content = {"topic": {"labels": {"team": "b"}}, "updateMask": "labels"}
@@ -120,19 +123,21 @@ def test_a_post_may_stand_for_another_method(rest: RestClient, method: str) -> N
     assert rest.call("GET", V1_TOPIC).status == 404
 
 
-def test_only_a_post_may_stand_for_another_method(rest: RestClient) -> None:
+def test_x_http_method_override_is_ignored_for_a_get(rest: RestClient) -> None:
     rest.create()
     assert rest.call("GET", V1_TOPIC, **{"X-HTTP-Method-Override": "DELETE"}).status == 200
     assert rest.call("GET", V1_TOPIC).status == 200
 
 
 @pytest.mark.parametrize("method", ["", "NOTHING"])
-def test_an_unknown_method_in_a_post_is_not_found(rest: RestClient, method: str) -> None:
+def test_x_http_method_override_with_an_unknown_method_is_not_found(
+    rest: RestClient, method: str
+) -> None:
     rest.create()
     assert rest.call("POST", V1_TOPIC, {}, **{"X-HTTP-Method-Override": method}).status == 404
 
 
-def test_lists_come_in_pages(rest: RestClient) -> None:
+def test_rest_lists_are_returned_in_pages(rest: RestClient) -> None:
     """The query has the page size."""
     for name in ("aaa", "bbb", "ccc"):
         rest.ok("PUT", f"{V1_PROJECT}/topics/{name}")
@@ -146,10 +151,13 @@ def test_lists_come_in_pages(rest: RestClient) -> None:
 # ---- messages ----------------------------------------------------------------------------------
 
 
-def test_messages_are_published_pulled_and_acknowledged(
+def test_the_rest_api_publishes_pulls_and_acknowledges_messages(
     rest: RestClient, emulator: Emulator
 ) -> None:
-    """They have data, attributes and ordering key. Acknowledged messages do not come again."""
+    """The messages have data, attributes and ordering key.
+
+    Acknowledged messages do not come again.
+    """
     rest.create()
     (message_id,) = publish(rest, "hello", attributes={"a": "ä"}, orderingKey="k")
     (received,) = pull(rest)
@@ -168,7 +176,7 @@ def test_messages_are_published_pulled_and_acknowledged(
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_deadline_of_zero_gives_a_message_back(rest: RestClient) -> None:
+def test_a_rest_ack_deadline_of_zero_returns_the_message(rest: RestClient) -> None:
     """The message is pulled again."""
     rest.create()
     publish(rest, "hello")
@@ -179,7 +187,7 @@ def test_a_deadline_of_zero_gives_a_message_back(rest: RestClient) -> None:
     assert [r["message"] for r in pull(rest)] == [received["message"]]
 
 
-def test_http_and_grpc_share_what_there_is(rest: RestClient, wire: Wire) -> None:
+def test_http_and_grpc_clients_share_the_same_messages(rest: RestClient, wire: Wire) -> None:
     """A message published over one protocol can be pulled over the other."""
     rest.create()
     publish(rest, "from http")
@@ -190,8 +198,8 @@ def test_http_and_grpc_share_what_there_is(rest: RestClient, wire: Wire) -> None
     assert [r["message"]["data"] for r in pull(rest)] == [in_base64("from grpc")]
 
 
-def test_a_pull_waits_for_a_message(rest: RestClient, emulator: Emulator) -> None:
-    """With returnImmediately it does not wait."""
+def test_a_rest_pull_waits_for_a_message(rest: RestClient, emulator: Emulator) -> None:
+    """With returnImmediately the pull does not wait."""
     rest.create()
     with closing(rest.connect()) as connection:
         connection.request("POST", f"{V1_SUBSCRIPTION}:pull", b'{"maxMessages": 1}')
@@ -201,7 +209,7 @@ def test_a_pull_waits_for_a_message(rest: RestClient, emulator: Emulator) -> Non
     assert [r["message"]["data"] for r in received] == [in_base64("hello")]
 
 
-def test_a_pull_waits_no_longer_than_its_caller(rest: RestClient) -> None:
+def test_a_rest_pull_ends_at_the_timeout_of_its_caller(rest: RestClient) -> None:
     """A header may have the time limit, as in requests of Google's clients."""
     rest.create()
     reply = rest.call(
@@ -210,10 +218,10 @@ def test_a_pull_waits_no_longer_than_its_caller(rest: RestClient) -> None:
     assert reply == (200, {})
 
 
-def test_a_pull_whose_caller_has_gone_takes_no_message(
+def test_a_rest_pull_whose_caller_disconnected_takes_no_message(
     rest: RestClient, emulator: Emulator
 ) -> None:
-    """It stops waiting when the connection closes."""
+    """The pull stops waiting when the connection closes."""
     rest.create()
     connection = rest.connect()
     connection.request("POST", f"{V1_SUBSCRIPTION}:pull", b'{"maxMessages": 1}')
@@ -227,7 +235,7 @@ def test_a_pull_whose_caller_has_gone_takes_no_message(
 # ---- snapshots, schemas, policies --------------------------------------------------------------
 
 
-def test_a_seek_goes_to_a_snapshot_or_a_time(rest: RestClient) -> None:
+def test_a_rest_seek_goes_to_a_snapshot_or_a_time(rest: RestClient) -> None:
     """Messages that were acknowledged since are delivered again."""
     rest.create(retainAckedMessages=True)
     snapshot = rest.ok("PUT", V1_SNAPSHOT, {"subscription": SUBSCRIPTION})
@@ -247,14 +255,14 @@ def test_a_seek_goes_to_a_snapshot_or_a_time(rest: RestClient) -> None:
     assert rest.call("GET", V1_SNAPSHOT).status == 404
 
 
-def test_a_detached_subscription_says_so(rest: RestClient) -> None:
+def test_a_subscription_detached_over_http_is_marked_as_detached(rest: RestClient) -> None:
     """The call has no body."""
     rest.create()
     assert rest.ok("POST", f"{V1_SUBSCRIPTION}:detach") == {}
     assert rest.ok("GET", V1_SUBSCRIPTION)["detached"] is True
 
 
-def test_a_push_config_is_replaced(rest: RestClient) -> None:
+def test_a_rest_call_replaces_the_push_config(rest: RestClient) -> None:
     """The new one may have an endpoint or none."""
     rest.create()
     push = {"pushEndpoint": "http://127.0.0.1:1/push"}
@@ -264,7 +272,7 @@ def test_a_push_config_is_replaced(rest: RestClient) -> None:
     assert rest.ok("GET", V1_SUBSCRIPTION)["pushConfig"] == {}
 
 
-def test_a_schema_lives_through_its_revisions(rest: RestClient) -> None:
+def test_the_rest_api_serves_all_schema_revision_calls(rest: RestClient) -> None:
     """The test creates, lists, commits, rolls back, deletes a revision, and deletes the schema."""
     definition = {"type": "AVRO", "definition": AVRO}
     first = rest.ok("POST", f"{V1_PROJECT}/schemas?schemaId=order", definition)
@@ -284,7 +292,7 @@ def test_a_schema_lives_through_its_revisions(rest: RestClient) -> None:
     assert rest.call("GET", V1_SCHEMA).status == 404
 
 
-def test_schemas_and_messages_are_validated(rest: RestClient) -> None:
+def test_the_rest_api_validates_schemas_and_messages(rest: RestClient) -> None:
     """Validation creates nothing."""
     schema = {"type": "AVRO", "definition": AVRO}
     assert rest.ok("POST", f"{V1_PROJECT}/schemas:validate", {"schema": schema}) == {}
@@ -294,8 +302,8 @@ def test_schemas_and_messages_are_validated(rest: RestClient) -> None:
         assert reply.status == status
 
 
-def test_policies_are_kept_and_permissions_granted(rest: RestClient) -> None:
-    """This covers every kind of resource."""
+def test_the_rest_api_stores_iam_policies_and_grants_permissions(rest: RestClient) -> None:
+    """The test covers every kind of resource."""
     rest.create()
     rest.ok("PUT", V1_SNAPSHOT, {"subscription": SUBSCRIPTION})
     rest.ok("POST", f"{V1_PROJECT}/schemas?schemaId=order", {"type": "AVRO", "definition": AVRO})
@@ -311,7 +319,7 @@ def test_policies_are_kept_and_permissions_granted(rest: RestClient) -> None:
 # ---- form of answers ---------------------------------------------------------------------------
 
 
-def test_answers_are_pretty_unless_the_query_says_otherwise(rest: RestClient) -> None:
+def test_rest_answers_are_pretty_printed_by_default(rest: RestClient) -> None:
     """Enums are numbers for Google's generated clients, which ask for them."""
     rest.create()
     _, _, pretty = rest.raw("GET", V1_SUBSCRIPTION)
@@ -323,8 +331,8 @@ def test_answers_are_pretty_unless_the_query_says_otherwise(rest: RestClient) ->
     assert numbers["state"] == 1
 
 
-def test_errors_have_googles_form(rest: RestClient) -> None:
-    """They have the HTTP codes of Google's mapping, and its texts."""
+def test_rest_errors_have_google_s_form(rest: RestClient) -> None:
+    """Errors have the HTTP codes of Google's mapping, and its texts."""
     rest.create()
     assert rest.call("PUT", V1_TOPIC).error == (
         409,
@@ -349,12 +357,12 @@ def test_errors_have_googles_form(rest: RestClient) -> None:
 @pytest.mark.parametrize(
     "path", ["/v1/", "/v1/projects/p", "/v2/projects/p/topics", "/favicon.ico"]
 )
-def test_there_is_nothing_elsewhere(rest: RestClient, path: str) -> None:
+def test_an_unknown_rest_path_is_not_found(rest: RestClient, path: str) -> None:
     """The error is JSON like all others."""
     assert rest.call("GET", path).error == (404, "NOT_FOUND", "Method not found.")
 
 
-def test_the_details_of_an_error_come_along(rest: RestClient) -> None:
+def test_a_rest_error_includes_its_details(rest: RestClient) -> None:
     """With exactly-once delivery the details have the result for each ack ID."""
     rest.create(enableExactlyOnceDelivery=True)
     publish(rest, "hello")
@@ -373,7 +381,7 @@ def test_the_details_of_an_error_come_along(rest: RestClient) -> None:
     ]
 
 
-def test_a_body_may_have_ten_mebibytes(rest: RestClient) -> None:
+def test_a_rest_body_may_have_ten_mebibytes(rest: RestClient) -> None:
     """The production front end has the same limit."""
     rest.create()
     body = b'{"messages": [{"data": ""}]}'
@@ -389,8 +397,8 @@ def test_a_body_may_have_ten_mebibytes(rest: RestClient) -> None:
 # ---- faults ------------------------------------------------------------------------------------
 
 
-def test_faults_get_at_calls_over_http(rest: RestClient, emulator: Emulator) -> None:
-    """They affect calls over gRPC in the same way."""
+def test_faults_affect_rest_calls(rest: RestClient, emulator: Emulator) -> None:
+    """The effect is the same as on gRPC calls."""
     rest.create()
     with emulator.faults.error("Publish", errors.Unavailable("Not now."), times=1):
         content = {"messages": [{"data": in_base64("lost")}]}
@@ -401,7 +409,7 @@ def test_faults_get_at_calls_over_http(rest: RestClient, emulator: Emulator) -> 
     assert emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_an_error_of_our_own_says_so(
+def test_an_internal_error_of_a_rest_call_has_code_500_and_is_logged(
     rest: RestClient, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The caller gets one sentence, and the log has the traceback."""

@@ -130,8 +130,10 @@ def foreign_page() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", SHORT_HOST, FOREIGN_HOST])
-def test_a_page_of_another_site_does_nothing(world: World, foreign_page: str, host: str) -> None:
-    """This holds for every name of the broker. The page cannot read an answer either."""
+def test_a_page_of_another_site_cannot_use_the_broker(
+    world: World, foreign_page: str, host: str
+) -> None:
+    """The page fails with every name of the broker. The page cannot read an answer either."""
     outcomes = world.attack(foreign_page, f"http://{host}:{world.emulator.port}")
     assert outcomes.pop("stream") == "refused"
     # Status 0 without text: the browser hides the answer from the page.
@@ -139,15 +141,15 @@ def test_a_page_of_another_site_does_nothing(world: World, foreign_page: str, ho
     assert world.is_untouched
 
 
-def test_a_page_without_a_site_does_nothing(world: World) -> None:
-    """Its origin is null."""
+def test_a_page_with_a_null_origin_cannot_use_the_broker(world: World) -> None:
+    """A data: URL has such an origin."""
     outcomes = world.attack("data:text/html,prizes", f"http://{SHORT_HOST}:{world.emulator.port}")
     assert outcomes.pop("stream") == "refused"
     assert {tuple(each) for each in outcomes.values()} <= {(0, "TypeError"), (0, "")}
     assert world.is_untouched
 
 
-def test_after_dns_rebinding_a_page_is_refused(world: World) -> None:
+def test_a_page_after_dns_rebinding_is_refused_by_the_broker(world: World) -> None:
     """The browser takes the broker for the page's own site, and shows the page every answer."""
     broker = f"http://{FOREIGN_HOST}:{world.emulator.port}"
     outcomes = world.attack(f"{broker}/", broker)
@@ -159,17 +161,17 @@ def test_after_dns_rebinding_a_page_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", SHORT_HOST])
-def test_a_page_of_the_brokers_own_goes_on(world: World, host: str) -> None:
-    """It reads, writes and receives events."""
+def test_a_page_served_by_the_broker_itself_may_use_it(world: World, host: str) -> None:
+    """The page reads, writes and receives events."""
     broker = f"http://{host}:{world.emulator.port}"
     assert_can_do_everything(world, world.attack(f"{broker}/", broker))
 
 
 @pytest.mark.parametrize("host", ["localhost", SHORT_HOST])
-def test_a_page_of_a_listed_site_goes_on_too(
+def test_a_page_of_an_allowed_origin_may_use_the_broker(
     browser: Browser, foreign_page: str, host: str
 ) -> None:
-    """The broker permits it, so the browser shows it the answers."""
+    """The broker permits the origin, so the browser shows the page the answers."""
     with world_of(browser, foreign_page.rstrip("/")) as world:
         broker = f"http://{host}:{world.emulator.port}"
         assert_can_do_everything(world, world.attack(foreign_page, broker))

@@ -51,7 +51,9 @@ def resend(rest: RestClient, message_id: str) -> Any:
     return rest.call("POST", RESEND, {"subscription": PARKED, "messageId": message_id})
 
 
-def test_stored_dead_letters_name_their_source(rest: RestClient, wire: Wire) -> None:
+def test_stored_dead_letters_name_their_source_subscription_and_topic(
+    rest: RestClient, wire: Wire
+) -> None:
     fail(wire, "a")
     (letter,) = listed(rest)
     assert letter["subscription"] == PARKED
@@ -62,20 +64,20 @@ def test_stored_dead_letters_name_their_source(rest: RestClient, wire: Wire) -> 
     assert letter["isLeased"] is False
 
 
-def test_a_list_has_a_limit(rest: RestClient, wire: Wire) -> None:
+def test_a_list_of_dead_letters_has_a_limit(rest: RestClient, wire: Wire) -> None:
     fail(wire, "a", "b", "c")
     content = rest.ok("GET", f"{LIST}?limit=2")
     assert len(content["deadLetters"]) == 2
     assert content["further"] == 1
 
 
-def test_a_topic_without_a_subscription_is_named(rest: RestClient) -> None:
+def test_a_dead_letter_topic_without_a_subscription_is_listed(rest: RestClient) -> None:
     assert rest.ok("GET", LIST)["topicsWithoutSubscription"] == []
     rest.ok("DELETE", f"/v1/{PARKED}")
     assert rest.ok("GET", LIST)["topicsWithoutSubscription"] == [FAILED]
 
 
-def test_resending_publishes_to_the_source_and_acknowledges(
+def test_resending_a_dead_letter_publishes_to_its_source_and_acknowledges(
     rest: RestClient, wire: Wire, emulator: Emulator
 ) -> None:
     """Neither the copy nor the others gain a delivery attempt or another order."""
@@ -102,7 +104,7 @@ def test_a_leased_dead_letter_is_not_resent(
     assert len(emulator.messages(TOPIC)) == 1
 
 
-def test_a_dead_letter_of_a_key_waits_for_the_leased_ones_before_it(
+def test_a_dead_letter_is_not_resent_before_leased_ones_of_its_ordering_key(
     rest: RestClient, wire: Wire
 ) -> None:
     fail(wire, "a", "b", key="k")
@@ -114,7 +116,7 @@ def test_a_dead_letter_of_a_key_waits_for_the_leased_ones_before_it(
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-def test_the_dead_letters_of_a_key_are_resent_in_their_order(
+def test_dead_letters_of_an_ordering_key_are_resent_in_order(
     rest: RestClient, wire: Wire, emulator: Emulator, exactly_once: bool
 ) -> None:
     """A later one is refused: its acknowledgement would end with the lease of the earlier one."""
@@ -130,7 +132,9 @@ def test_the_dead_letters_of_a_key_are_resent_in_their_order(
     assert [each.data for each in emulator.messages(TOPIC)] == [b"a", b"b", b"a", b"b"]
 
 
-def test_a_dead_letter_whose_source_is_gone_is_not_resent(rest: RestClient, wire: Wire) -> None:
+def test_a_dead_letter_whose_source_topic_is_deleted_is_not_resent(
+    rest: RestClient, wire: Wire
+) -> None:
     fail(wire, "a")
     rest.ok("DELETE", f"/v1/{TOPIC}")
     # The policy still names the topic of the dead letters.
@@ -140,13 +144,13 @@ def test_a_dead_letter_whose_source_is_gone_is_not_resent(rest: RestClient, wire
 
 
 @pytest.mark.parametrize("body", [None, [], {"subscription": PARKED}, {"messageId": 1}, "x"])
-def test_a_resend_needs_subscription_and_message(rest: RestClient, body: Any) -> None:
+def test_a_resend_needs_a_subscription_and_a_message_id(rest: RestClient, body: Any) -> None:
     reply = rest.call("POST", RESEND, body)
     assert reply.status == 400
     assert "messageId" in reply.content["error"]["message"]
 
 
-def test_a_resend_with_an_invalid_name_is_refused(rest: RestClient) -> None:
+def test_a_resend_with_an_invalid_subscription_name_is_refused(rest: RestClient) -> None:
     """The error quotes the name, also half of a surrogate pair."""
     request = {"subscription": f"{PARKED}\ud800", "messageId": "1"}
     reply = rest.call("POST", RESEND, request)
@@ -154,7 +158,7 @@ def test_a_resend_with_an_invalid_name_is_refused(rest: RestClient) -> None:
     assert f"(name={PARKED}?)" in reply.content["error"]["message"]
 
 
-def test_dead_letters_of_other_projects_are_hidden(clock: ManualClock) -> None:
+def test_dead_letters_of_other_projects_are_hidden_from_a_caller(clock: ManualClock) -> None:
     access = Access({"all": Principal("root"), "other": Principal("ci", frozenset({"other"}))})
     with Emulator(clock=clock, rest=Rest(), access=access) as emulator:
         rest = RestClient(emulator.endpoint)

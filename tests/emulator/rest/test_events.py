@@ -36,7 +36,9 @@ def kinds(answer: Any) -> list[str]:
 # ---- lists ---------------------------------------------------------------------------------------
 
 
-def test_events_are_listed(rest: RestClient, emulator: Emulator, wire: Wire) -> None:
+def test_history_events_are_listed_over_http(
+    rest: RestClient, emulator: Emulator, wire: Wire
+) -> None:
     """Events can be selected by kind, resource and message. A limit selects the newest ones."""
     wire.create()
     message_id = emulator.publish(TOPIC, "a", colour="red")
@@ -76,7 +78,7 @@ def test_events_are_listed(rest: RestClient, emulator: Emulator, wire: Wire) -> 
     assert kinds(rest.ok("GET", "/v0/events?topic=projects/p/topics/other")) == []
 
 
-def test_messages_are_found_by_filter_and_text(rest: RestClient, emulator: Emulator) -> None:
+def test_message_events_are_found_by_filter_and_text(rest: RestClient, emulator: Emulator) -> None:
     """The filter is Pub/Sub's; a text is in the data, an attribute, or the ordering key."""
     rest.create()
     emulator.publish(TOPIC, "one book", colour="red")
@@ -93,7 +95,7 @@ def test_messages_are_found_by_filter_and_text(rest: RestClient, emulator: Emula
     assert found("text=pencil") == []
 
 
-def test_events_can_be_removed(rest: RestClient, emulator: Emulator) -> None:
+def test_history_events_can_be_cleared_over_http(rest: RestClient, emulator: Emulator) -> None:
     """Later events have higher numbers."""
     rest.create()
     emulator.publish(TOPIC, "a")
@@ -115,14 +117,14 @@ def test_events_can_be_removed(rest: RestClient, emulator: Emulator) -> None:
         ("song=1", "no parameter 'song'; there are kind, resource"),
     ],
 )
-def test_a_question_that_makes_no_sense_is_explained(
+def test_an_invalid_events_query_is_refused_with_the_allowed_form(
     query: str, text: str, emulator: Emulator
 ) -> None:
     """The error contains the value and the allowed form."""
     assert text in V0(emulator.endpoint).message("GET", f"/v0/events?{query}")
 
 
-def test_a_broker_without_history_says_so(clock: ManualClock) -> None:
+def test_listing_events_of_a_broker_without_history_is_an_error(clock: ManualClock) -> None:
     """The error says how to enable it."""
     with Emulator(clock=clock, rest=True, history=0) as emulator:
         status, content = RestClient(emulator.endpoint).call("GET", "/v0/events")
@@ -133,7 +135,9 @@ def test_a_broker_without_history_says_so(clock: ManualClock) -> None:
 # ---- one message ---------------------------------------------------------------------------------
 
 
-def test_a_message_has_its_whole_life(rest: RestClient, emulator: Emulator, wire: Wire) -> None:
+def test_a_message_page_has_all_events_and_the_complete_data(
+    rest: RestClient, emulator: Emulator, wire: Wire
+) -> None:
     """The data is complete, which lists shorten."""
     wire.create()
     data = b"x" * (SHOWN_BYTES + 1)
@@ -150,7 +154,9 @@ def test_a_message_has_its_whole_life(rest: RestClient, emulator: Emulator, wire
     assert "decoded" not in shown
 
 
-def test_a_message_is_decoded_by_its_schema(rest: RestClient, emulator: Emulator) -> None:
+def test_a_message_page_decodes_the_data_by_the_schema_of_its_topic(
+    rest: RestClient, emulator: Emulator
+) -> None:
     """The topic's schema and the message's revision decide."""
     definition = {
         "type": "record",
@@ -173,7 +179,7 @@ def test_a_message_is_decoded_by_its_schema(rest: RestClient, emulator: Emulator
     assert shown["decoded"] == {"id": str(2**62), "tags": []}
 
 
-def test_an_unknown_message_is_not_found(emulator: Emulator, rest: RestClient) -> None:
+def test_an_unknown_message_id_is_not_found_over_http(emulator: Emulator, rest: RestClient) -> None:
     """The error says how many events the history keeps. Without a topic, ids are ambiguous."""
     rest.create()
     v0 = V0(emulator.endpoint)
@@ -181,7 +187,7 @@ def test_an_unknown_message_is_not_found(emulator: Emulator, rest: RestClient) -
     assert "topic is missing" in v0.message("GET", "/v0/messages/7")
 
 
-def test_ids_of_a_topic_that_was_created_again_are_other_messages(
+def test_a_message_id_of_a_topic_created_again_shows_the_newest_message(
     rest: RestClient, emulator: Emulator
 ) -> None:
     """The newest message of the name is shown."""
@@ -194,7 +200,7 @@ def test_ids_of_a_topic_that_was_created_again_are_other_messages(
     assert kinds(shown) == ["publish"]
 
 
-def test_an_unacknowledged_message_is_shown_without_history(
+def test_an_unacknowledged_message_is_shown_after_the_history_is_cleared(
     rest: RestClient, emulator: Emulator
 ) -> None:
     """Its events are unknown then."""
@@ -208,7 +214,9 @@ def test_an_unacknowledged_message_is_shown_without_history(
 # ---- live ----------------------------------------------------------------------------------------
 
 
-def test_new_events_and_the_status_arrive(emulator: Emulator, rest: RestClient) -> None:
+def test_the_live_stream_sends_the_status_and_new_events(
+    emulator: Emulator, rest: RestClient
+) -> None:
     """The first event of a stream is the status."""
     rest.create()
     emulator.publish(TOPIC, "before")
@@ -222,7 +230,7 @@ def test_new_events_and_the_status_arrive(emulator: Emulator, rest: RestClient) 
     assert (content["skipped"], content["newest"]) == (0, 2)
 
 
-def test_a_stream_sends_the_changes_of_the_status(emulator: Emulator, rest: RestClient) -> None:
+def test_the_live_stream_sends_changes_of_the_status(emulator: Emulator, rest: RestClient) -> None:
     """After the first status, a reader gets what is new, what has changed and what is gone."""
     rest.create()
     other = f"{PROJECT}/topics/other"
@@ -247,8 +255,10 @@ def test_a_stream_sends_the_changes_of_the_status(emulator: Emulator, rest: Rest
     assert (subscription["backlog"], subscription["oldestUnackedSeconds"]) == (1, 0)
 
 
-def test_a_new_reader_sees_what_exists_now(emulator: Emulator, rest: RestClient) -> None:
-    """Its first status is newer than the one that other readers share."""
+def test_a_new_live_stream_begins_with_the_present_status(
+    emulator: Emulator, rest: RestClient
+) -> None:
+    """The first status is newer than the one that other readers share."""
     rest.create()
     with V0(emulator.endpoint).stream("/v0/live?show=status") as stream:
         stream.next()
@@ -258,7 +268,9 @@ def test_a_new_reader_sees_what_exists_now(emulator: Emulator, rest: RestClient)
             assert len(second.next().data["topics"]) == 2
 
 
-def test_a_stream_continues_after_a_number(emulator: Emulator, rest: RestClient) -> None:
+def test_a_live_stream_continues_after_a_given_event_number(
+    emulator: Emulator, rest: RestClient
+) -> None:
     """A page that reconnects misses nothing. `show` selects the parts."""
     rest.create()
     for _ in range(3):
@@ -271,7 +283,9 @@ def test_a_stream_continues_after_a_number(emulator: Emulator, rest: RestClient)
 
 
 @pytest.mark.parametrize("query", ["", "&filter=attributes:n"])
-def test_a_stream_counts_what_it_skips(emulator: Emulator, rest: RestClient, query: str) -> None:
+def test_a_live_stream_counts_the_events_that_it_skips(
+    emulator: Emulator, rest: RestClient, query: str
+) -> None:
     """Nobody can read more, and the page must not freeze."""
     rest.create()
     for _ in range(MAX_BATCH + 5):
@@ -282,7 +296,7 @@ def test_a_stream_counts_what_it_skips(emulator: Emulator, rest: RestClient, que
     assert content["events"][-1]["number"] == MAX_BATCH + 5
 
 
-def test_a_stopping_broker_ends_its_streams(clock: ManualClock) -> None:
+def test_stopping_the_broker_ends_its_live_streams(clock: ManualClock) -> None:
     """The reader sees the end of the response."""
     with (
         Emulator(clock=clock, rest=True) as emulator,
@@ -296,7 +310,7 @@ def test_a_stopping_broker_ends_its_streams(clock: ManualClock) -> None:
 # ---- access --------------------------------------------------------------------------------------
 
 
-def test_a_principal_sees_its_projects(clock: ManualClock) -> None:
+def test_a_live_stream_shows_only_the_projects_of_its_caller(clock: ManualClock) -> None:
     """`?project=` narrows them further."""
     access = Access({"t": Principal("ci", frozenset({"p", "q"}))})
     with Emulator(clock=clock, rest=True, access=access) as emulator:
@@ -318,7 +332,7 @@ def test_a_principal_sees_its_projects(clock: ManualClock) -> None:
         assert client.call("GET", "/v0/live").status == 401
 
 
-def test_the_schema_of_another_project_decodes_nothing(clock: ManualClock) -> None:
+def test_a_message_is_not_decoded_by_a_schema_of_a_foreign_project(clock: ManualClock) -> None:
     """A caller without access to that project would learn the names of its fields."""
     access = Access({"all": Principal("operator"), "t": Principal("ci", frozenset({"test"}))})
     definition = 'syntax = "proto3"; message Order { int32 secret = 1; }'

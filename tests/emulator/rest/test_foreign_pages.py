@@ -76,7 +76,7 @@ def host_is_refused(host: str, known: Known = KNOWN) -> bool:
         "pubsub.testing.svc.corp.example:8085",
     ],
 )
-def test_a_name_that_no_stranger_can_have_passes(host: str) -> None:
+def test_addresses_and_local_host_names_are_accepted_as_host_header(host: str) -> None:
     assert not host_is_refused(host)
 
 
@@ -126,16 +126,16 @@ def test_a_name_that_no_stranger_can_have_passes(host: str) -> None:
         "evil.example\\.local",
     ],
 )
-def test_any_other_host_is_refused(host: str) -> None:
+def test_a_public_host_header_is_refused(host: str) -> None:
     assert host_is_refused(host)
 
 
-def test_a_request_without_a_host_passes() -> None:
+def test_a_request_without_a_host_header_is_accepted() -> None:
     """HTTP/1.0 has none. A browser always sends one."""
     assert refusal("http", {}, KNOWN) is None
 
 
-def test_two_hosts_are_refused_though_each_passes() -> None:
+def test_a_request_with_two_host_headers_is_refused() -> None:
     assert refusal("http", {"Host": ["localhost", "pubsub"]}, KNOWN)
 
 
@@ -144,7 +144,7 @@ PORT = st.one_of(st.just(""), st.integers(0, 65535).map(":{}".format))
 
 
 @given(st.lists(LABEL, min_size=2), PORT, st.sampled_from(["", "."]))
-def test_a_public_name_is_refused_whatever_is_in_front_of_it(
+def test_any_subdomain_of_a_public_host_name_is_refused(
     labels: list[str], port: str, dot: str
 ) -> None:
     name = ".".join([*labels, "evil", "example"])
@@ -153,7 +153,7 @@ def test_a_public_name_is_refused_whatever_is_in_front_of_it(
 
 
 @given(st.ip_addresses(), PORT)
-def test_every_address_passes(
+def test_every_ip_address_is_accepted_as_host_header(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: str
 ) -> None:
     text = f"[{address}]" if address.version == 6 else str(address)
@@ -161,12 +161,14 @@ def test_every_address_passes(
 
 
 @given(LABEL, PORT, st.sampled_from(["", ".localhost", ".local", ".internal", ".svc"]))
-def test_every_local_name_passes(label: str, port: str, domain: str) -> None:
+def test_every_local_name_is_accepted_as_host_header(label: str, port: str, domain: str) -> None:
     assert not host_is_refused(f"{label}{domain}{port}", Known())
 
 
 @given(st.text(), st.text(), st.text())
-def test_whatever_is_sent_is_judged(host: str, origin: str, site: str) -> None:
+def test_any_host_and_origin_values_are_accepted_or_refused_without_an_exception(
+    host: str, origin: str, site: str
+) -> None:
     """No value causes another error."""
     headers = {"Host": [host], "Origin": [origin], "Sec-Fetch-Site": [site]}
     problem = refusal("http", headers, KNOWN)
@@ -194,7 +196,7 @@ def test_whatever_is_sent_is_judged(host: str, origin: str, site: str) -> None:
         ("http", "localhost:8085", "vscode-webview://panel"),
     ],
 )
-def test_a_page_of_the_brokers_own_site_or_of_a_listed_one_passes(
+def test_a_page_of_the_broker_s_own_or_an_allowed_origin_is_accepted(
     scheme: str, host: str, origin: str
 ) -> None:
     assert refusal(scheme, {"Host": [host], "Origin": [origin]}, KNOWN) is None
@@ -221,17 +223,17 @@ def test_a_page_of_the_brokers_own_site_or_of_a_listed_one_passes(
         ("http", "localhost:8085", "http://localhost:8085 http://evil.example"),
     ],
 )
-def test_a_page_of_another_site_is_refused(scheme: str, host: str, origin: str) -> None:
+def test_a_page_of_a_foreign_origin_is_refused(scheme: str, host: str, origin: str) -> None:
     assert refusal(scheme, {"Host": [host], "Origin": [origin]}, KNOWN)
 
 
-def test_of_two_origins_each_must_pass() -> None:
+def test_a_request_with_one_foreign_of_two_origins_is_refused() -> None:
     own, foreign = "http://localhost", "http://evil.example"
     for origins in ([own, foreign], [foreign, own]):
         assert refusal("http", {"Host": ["localhost"], "Origin": origins}, KNOWN)
 
 
-def test_without_a_host_only_a_listed_origin_passes() -> None:
+def test_without_a_host_header_only_an_allowed_origin_is_accepted() -> None:
     """Without a host there is nothing to compare the origin with."""
     assert refusal("http", {"Origin": ["http://localhost"]}, KNOWN)
     assert refusal("http", {"Origin": ["http://localhost:3000"]}, KNOWN) is None
@@ -250,7 +252,9 @@ def test_without_a_host_only_a_listed_origin_passes() -> None:
         ("cross-site", "http://localhost:8085", False),
     ],
 )
-def test_a_browser_tells_whose_page_it_is(site: str, origin: str | None, passes: bool) -> None:
+def test_sec_fetch_site_decides_when_the_origin_header_is_missing(
+    site: str, origin: str | None, passes: bool
+) -> None:
     headers = {"Host": ["localhost:8085"], "Sec-Fetch-Site": [site]}
     if origin is not None:
         headers["Origin"] = [origin]
@@ -260,7 +264,7 @@ def test_a_browser_tells_whose_page_it_is(site: str, origin: str | None, passes:
 # ---- error texts and option values ---------------------------------------------------------------
 
 
-def test_a_refusal_names_the_value_and_the_option() -> None:
+def test_a_refusal_of_a_foreign_page_names_the_value_and_the_option() -> None:
     text = refusal("http", {"Host": ["Broker.Example:8085"]}, Known())
     assert text
     assert "'Broker.Example:8085'" in text
@@ -276,7 +280,9 @@ def test_a_refusal_names_the_value_and_the_option() -> None:
 
 
 @given(LABEL, LABEL, PORT)
-def test_what_a_refusal_advises_helps(label: str, domain: str, port: str) -> None:
+def test_the_allow_host_option_suggested_by_a_refusal_admits_the_request(
+    label: str, domain: str, port: str
+) -> None:
     """The suggested --allow-host option lets the same request through."""
     headers = {"Host": [f"{label}.{domain}.example{port}"]}
     text = refusal("http", headers, Known())
@@ -288,19 +294,21 @@ def test_what_a_refusal_advises_helps(label: str, domain: str, port: str) -> Non
 @pytest.mark.parametrize(
     "text", ["", "http://broker.example", "broker.example:8085", "[::1]", "127.0.0.1", "*", "a..b"]
 )
-def test_an_option_takes_no_name_that_could_not_match(text: str) -> None:
+def test_an_allow_host_value_that_cannot_match_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be one without scheme and port"):
         checked_host(text)
 
 
 @pytest.mark.parametrize("text", ["", "null", "localhost:3000", "*", "http://", "http://a.b/path"])
-def test_an_option_takes_no_origin_that_could_not_match(text: str) -> None:
+def test_an_allow_origin_value_that_cannot_match_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a scheme and a host"):
         checked_origin(text)
 
 
-def test_the_names_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """They are its host name, its full name, and the domain of its cluster."""
+def test_the_names_of_the_machine_are_host_full_and_cluster_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The domain of the cluster is read from the resolver configuration."""
     configuration = tmp_path / "resolv.conf"
     monkeypatch.setattr(foreign_pages, "_RESOLVER_CONFIGURATION", configuration)
     monkeypatch.setattr(socket, "gethostname", lambda: "Build-7")
@@ -355,10 +363,10 @@ def emulator() -> Iterator[Emulator]:
         {"Origin": "null"},
     ],
 )
-def test_every_route_refuses_a_foreign_page(
+def test_every_route_refuses_a_request_of_a_foreign_page(
     emulator: Emulator, verb: str, path: str, headers: dict[str, str]
 ) -> None:
-    """It is refused before it has any effect. The answer has the form of the API."""
+    """The request is refused before it has any effect. The answer has the form of the API."""
     rest = RestClient(emulator.endpoint)
     status, kind, text = rest.raw(verb, path, None, **headers)
     assert (status, kind) == (403, "application/json; charset=UTF-8")
@@ -367,14 +375,18 @@ def test_every_route_refuses_a_foreign_page(
 
 
 @pytest.mark.parametrize("host", [None, "pubsub:8085", "pubsub.testing.svc.cluster.local"])
-def test_clients_of_compose_and_kubernetes_go_on(emulator: Emulator, host: str | None) -> None:
+def test_host_names_of_compose_and_kubernetes_clients_are_accepted(
+    emulator: Emulator, host: str | None
+) -> None:
     rest = RestClient(emulator.endpoint)
     headers = {} if host is None else {"Host": host}
     assert rest.call("GET", V1_TOPIC, **headers).status == 200
 
 
-def test_the_machines_full_name_passes(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker looks it up when a request has such a name."""
+def test_the_full_name_of_the_machine_is_accepted_as_host_header(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker looks the name up when a request has such a name."""
     names = frozenset({"build-7.corp.example"})
     monkeypatch.setattr(foreign_pages, "machine_names", lambda: names)
     rest = RestClient(emulator.endpoint)
@@ -382,8 +394,8 @@ def test_the_machines_full_name_passes(emulator: Emulator, monkeypatch: pytest.M
     assert rest.call("GET", V1_TOPIC, Host="other.corp.example:8085").status == 403
 
 
-def test_names_and_sites_may_be_listed() -> None:
-    """They are arguments of the broker."""
+def test_allowed_hosts_and_origins_are_arguments_of_the_broker() -> None:
+    """Other hosts and origins are refused."""
     hosts, origins = ["broker.example.com"], ["http://localhost:3000"]
     with Emulator(rest=True, allow_hosts=hosts, allow_origins=origins) as emulator:
         rest = RestClient(emulator.endpoint)
@@ -394,7 +406,7 @@ def test_names_and_sites_may_be_listed() -> None:
         assert rest.raw("GET", path, Origin="http://localhost:3001")[0] == 403
 
 
-def test_answers_are_for_pages_of_listed_sites_only() -> None:
+def test_cors_headers_are_sent_only_to_pages_of_allowed_origins() -> None:
     """The CORS headers of the answer say so."""
     permission = "Access-Control-Allow-Origin"
     listed = "http://localhost:3000"
@@ -419,15 +431,15 @@ def headers_of(rest: RestClient, verb: str, path: str, **headers: str) -> dict[s
         return dict(connection.getresponse().headers)
 
 
-def test_an_invalid_name_is_an_error_where_it_is_listed() -> None:
+def test_an_invalid_allowed_host_or_origin_is_refused_at_construction() -> None:
     with pytest.raises(ValueError, match=r"'http://x\.example' is not a host name"):
         Emulator(rest=True, allow_hosts=["http://x.example"])
     with pytest.raises(ValueError, match="'localhost:3000' is not the origin of a page"):
         Rest(allow_origins=["localhost:3000"])
 
 
-def test_names_and_sites_on_the_command_line() -> None:
-    """They may also be in the environment."""
+def test_allowed_hosts_and_origins_can_be_set_on_the_command_line() -> None:
+    """The values may also be in the environment."""
     arguments = ["--allow-host=a.example", "--allow-host", "*.b.example"]
     with running(*arguments, PULLSTREAM_ALLOW_ORIGIN="http://c.example") as (_, address):
         rest = RestClient(address)
@@ -441,14 +453,14 @@ def test_names_and_sites_on_the_command_line() -> None:
 @pytest.mark.parametrize(
     "argument", ["--allow-host=http://a.example", "--allow-origin=a.example:80"]
 )
-def test_the_command_line_refuses_what_could_not_match(argument: str) -> None:
+def test_the_command_line_refuses_hosts_and_origins_that_cannot_match(argument: str) -> None:
     code, text = refused_start(argument)
     assert code == 2
     assert "is not" in text
     assert "must be" in text
 
 
-def test_a_name_in_the_certificate_passes(tmp_path: Path) -> None:
+def test_a_host_name_in_the_tls_certificate_is_accepted(tmp_path: Path) -> None:
     """Over TLS a browser has already checked the certificate for this name."""
     identity = new_identity("broker", "broker.example.com", "*.example.org", "127.0.0.1")
     certificate, key = identity.write(tmp_path)

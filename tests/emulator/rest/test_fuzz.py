@@ -179,7 +179,7 @@ class V0Hostility(Hostility):
     ("api", "seed"),
     [*((V1Hostility, seed) for seed in range(4)), *((V0Hostility, seed) for seed in range(3))],
 )
-def test_no_request_does_harm(
+def test_random_http_requests_get_an_error_and_change_nothing(
     emulator: Emulator, api: type[Hostility], seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The requests go to every endpoint. Errors have the API's form, and no resource changes."""
@@ -201,7 +201,7 @@ def test_no_request_does_harm(
     assert caplog.records == []
 
 
-def test_bytes_of_no_character_set_are_refused(emulator: Emulator) -> None:
+def test_non_ascii_bytes_in_an_http_request_line_are_refused(emulator: Emulator) -> None:
     """HTTP allows no such bytes in a path or a query."""
     for target in (b"/v0/topics/\xff\xfe", b"/v0/topics?cursor=\xff", b"/v0/topics/caf\xe9/diff"):
         with socket.create_connection(("127.0.0.1", emulator.port), PATIENCE) as connection:
@@ -270,7 +270,7 @@ def as_json(request: Message) -> bytes:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.method)
-def test_hostile_requests_are_refused_without_effect(target: Target, route: Route) -> None:
+def test_hostile_rest_requests_are_refused_without_effect(target: Target, route: Route) -> None:
     """Requests without an error are carried out."""
     anything: st.SearchStrategy[Any] = st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(), lambda kids: st.lists(kids, max_size=3)
@@ -297,7 +297,9 @@ def field_names(route: Route) -> list[str]:
 
 @pytest.mark.parametrize("body", STUMBLING_BLOCKS.values(), ids=STUMBLING_BLOCKS)
 @pytest.mark.parametrize("verb", ["PUT", "PATCH"])
-def test_json_that_cannot_be_is_refused(target: Target, verb: str, body: bytes) -> None:
+def test_pathological_json_bodies_are_refused_with_a_short_error(
+    target: Target, verb: str, body: bytes
+) -> None:
     """The refusal comes before any field is examined."""
     target.prepare()
     status, _, text = RestClient(target.emulator.endpoint).raw(verb, f"{V1_TOPIC}-2", body)
@@ -321,7 +323,7 @@ def test_json_that_cannot_be_is_refused(target: Target, verb: str, body: bytes) 
         "/v1/projects/test/topics/orders:nonsense",
     ],
 )
-def test_paths_that_lead_nowhere_are_refused(target: Target, path: str) -> None:
+def test_malformed_rest_paths_are_refused(target: Target, path: str) -> None:
     """No path leads out of the API."""
     attack(target, "GET", path, b"")
     status, _, _ = RestClient(target.emulator.endpoint).raw("GET", path)

@@ -24,8 +24,10 @@ def rest(rest: RestClient) -> RestClient:
     return rest
 
 
-def test_many_messages_in_and_out(emulator: Emulator, rest: RestClient) -> None:
-    """With 100,000 attributes, each a value to convert."""
+def test_a_large_publish_and_pull_over_http_do_not_block_the_event_loop(
+    emulator: Emulator, rest: RestClient
+) -> None:
+    """The messages have 100,000 attributes, each a value to convert."""
     data = b64encode(b"x" * 500).decode()
     messages = [{"data": data, "attributes": ATTRIBUTES, "orderingKey": "k"}] * 1000
     with measured_steps() as steps:
@@ -39,7 +41,9 @@ def test_many_messages_in_and_out(emulator: Emulator, rest: RestClient) -> None:
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_a_request_with_a_million_values_is_refused_by_its_limit(rest: RestClient) -> None:
+def test_a_publish_with_too_many_messages_is_refused_without_blocking_the_loop(
+    rest: RestClient,
+) -> None:
     body = b'{"messages":[' + b"{}," * 300_000 + b"{}]}"
     with measured_steps() as steps:
         status, _, text = rest.raw("POST", f"{V1_TOPIC}:publish", body)
@@ -48,14 +52,16 @@ def test_a_request_with_a_million_values_is_refused_by_its_limit(rest: RestClien
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_what_is_wrong_with_a_large_body_is_reported_as_before(rest: RestClient) -> None:
+def test_an_error_deep_in_a_large_body_has_google_s_text(rest: RestClient) -> None:
     body = json.dumps({"messages": [{"data": "eA=="}] * 20_000 + [{"date": ""}]}).encode()
     status, _, text = rest.raw("POST", f"{V1_TOPIC}:publish", body)
     assert status == 400
     assert "Unknown name \\\"date\\\" at 'messages[20000]': Cannot find field." in text
 
 
-def test_a_message_of_9_mb(emulator: Emulator, rest: RestClient) -> None:
+def test_a_message_of_9_mb_over_http_does_not_block_the_event_loop(
+    emulator: Emulator, rest: RestClient
+) -> None:
     data = bytes(range(256)) * 28_000
     body = {"messages": [{"data": b64encode(data).decode()}]}
     with measured_steps() as steps:
@@ -65,7 +71,7 @@ def test_a_message_of_9_mb(emulator: Emulator, rest: RestClient) -> None:
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_records_of_v0(emulator: Emulator) -> None:
+def test_large_v0_appends_and_reads_do_not_block_the_event_loop(emulator: Emulator) -> None:
     v0 = V0(emulator.endpoint)
     numbers = list(range(100_000))
     with measured_steps() as steps:
@@ -76,7 +82,7 @@ def test_records_of_v0(emulator: Emulator) -> None:
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_a_request_of_v0_that_appends_nothing_is_not_large(emulator: Emulator) -> None:
+def test_a_large_v0_request_other_than_an_append_is_refused(emulator: Emulator) -> None:
     v0 = V0(emulator.endpoint)
     v0.append(1)
     status, _, text = v0.rest.raw("POST", "/v0/topics/orders/diff", b" " * 600_000 + b"{}")

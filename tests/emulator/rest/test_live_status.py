@@ -46,15 +46,15 @@ async def turns_during(work: Callable[[], Awaitable[object]]) -> int:
     return turns
 
 
-def test_other_calls_run_while_the_status_is_computed() -> None:
+def test_other_calls_run_while_the_live_status_is_computed() -> None:
     """Neither the computation nor the text of the whole status is one step of the event loop."""
     _, live = populated()
     assert asyncio.run(turns_during(live.refresh)) > COUNT // SLICE
     assert asyncio.run(turns_during(lambda: live.whole(everything))) > COUNT // SLICE
 
 
-def test_readers_share_one_computation() -> None:
-    """This holds for readers at the same time, and for those that accept an older status."""
+def test_readers_of_the_live_status_share_one_computation() -> None:
+    """Readers at the same time share it, and those that accept an older status."""
 
     async def read() -> None:
         await asyncio.gather(*(live.refresh() for _ in range(5)))
@@ -65,7 +65,7 @@ def test_readers_share_one_computation() -> None:
     assert live.version == 1
 
 
-def test_a_status_that_began_before_the_call_is_not_shared() -> None:
+def test_a_status_computation_that_began_before_the_call_is_not_shared() -> None:
     """A caller sees every change that it knows of."""
 
     async def read() -> str:
@@ -81,7 +81,7 @@ def test_a_status_that_began_before_the_call_is_not_shared() -> None:
     assert content(asyncio.run(read()))["topics"][0]["name"] == topic(0, "a")
 
 
-def test_changes_are_those_since_a_version() -> None:
+def test_live_status_changes_are_those_since_the_version_of_the_reader() -> None:
     """Readers with different versions get different changes, from the projects that they see."""
 
     async def compute() -> None:
@@ -107,7 +107,7 @@ def test_changes_are_those_since_a_version() -> None:
     assert content(live.changes(3, everything)) == {}
 
 
-def test_names_of_removed_resources_are_forgotten() -> None:
+def test_removed_resources_are_forgotten_in_the_live_status_after_some_versions() -> None:
     """A reader that has not read for a minute gets the whole status."""
 
     async def compute() -> None:

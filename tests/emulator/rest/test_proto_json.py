@@ -38,14 +38,14 @@ def refusal(method: str, name: str, content: Any = None, **query: str) -> str:
 # ---- requests ----------------------------------------------------------------------------------
 
 
-def test_the_body_is_the_request_and_the_path_its_name() -> None:
+def test_a_rest_request_is_read_from_its_body_and_named_by_its_path() -> None:
     """A name in the body is ignored."""
     content = {"name": "projects/p/topics/other", "labels": {"a": "b"}}
     assert request("CreateTopic", TOPIC, content) == pubsub.Topic(name=TOPIC, labels={"a": "b"})
 
 
-def test_the_path_may_name_a_part_of_the_request() -> None:
-    """The two updates do so. The body may have a field mask; Terraform omits it."""
+def test_a_rest_path_may_name_a_nested_resource_of_the_request() -> None:
+    """The two update calls do so. The body may have a field mask; Terraform omits it."""
     expected = pubsub.UpdateTopicRequest(topic=pubsub.Topic(name=TOPIC, labels={"a": "b"}))
     expected.update_mask.paths.extend(["labels", "schema_settings.first_revision_id"])
     topic = {"topic": {"labels": {"a": "b"}}}
@@ -56,7 +56,7 @@ def test_the_path_may_name_a_part_of_the_request() -> None:
     assert request("UpdateTopic", TOPIC, {**topic, "update_mask": snake}) == expected
 
 
-def test_the_body_may_be_one_field() -> None:
+def test_a_rest_body_may_be_a_single_field_of_the_request() -> None:
     """Creating a schema does so. The schema's ID is in the query."""
     content = {"type": "AVRO", "definition": "{}"}
     assert request("CreateSchema", "projects/p", content, schemaId="s") == (
@@ -68,8 +68,8 @@ def test_the_body_may_be_one_field() -> None:
     )
 
 
-def test_without_a_body_the_query_has_the_fields() -> None:
-    """This covers numbers, enums by name or number, and nested fields, in both spellings."""
+def test_a_rest_request_without_a_body_reads_its_fields_from_the_query() -> None:
+    """The test covers numbers, enums by name or number, and nested fields, in both spellings."""
     listed = pubsub.ListTopicsRequest(project="projects/p", page_size=3, page_token="x")
     assert request("ListTopics", "projects/p", pageSize="3", pageToken="x") == listed
     assert request("ListTopics", "projects/p", page_size="3", page_token="x") == listed
@@ -82,25 +82,25 @@ def test_without_a_body_the_query_has_the_fields() -> None:
     assert getattr(pull, "return_immediately") is True  # noqa: B009
 
 
-def test_parameters_of_googles_front_end_fill_no_field() -> None:
+def test_common_google_api_query_parameters_are_ignored() -> None:
     """`key` is an example. All Google APIs have them."""
     query = {"key": "x", "alt": "json", "$alt": "json", "prettyPrint": "false", "fields": "a"}
     assert request("GetTopic", TOPIC, **query) == pubsub.GetTopicRequest(topic=TOPIC)
 
 
-def test_half_of_a_surrogate_pair_names_no_value_of_an_enum() -> None:
+def test_a_lone_surrogate_as_an_enum_value_is_refused() -> None:
     text = refusal("CreateSchema", "projects/p", {"type": "\ud800"})
     assert text.startswith("Invalid value at 'schema.type' ")
 
 
-def test_a_body_that_is_not_utf_8_is_refused() -> None:
+def test_a_rest_body_that_is_not_utf_8_is_refused() -> None:
     with pytest.raises(InvalidArgument) as caught:
         read(ROUTE["CreateTopic"], TOPIC, (), b'{"labels": "\xff"}')
     assert caught.value.message == "Invalid JSON payload received. It is not UTF-8."
 
 
 @pytest.mark.parametrize("body", [b"", b"  \n", b"{}", b'{"labels": null}'])
-def test_an_empty_body_is_an_empty_request(body: bytes) -> None:
+def test_an_empty_rest_body_is_an_empty_request(body: bytes) -> None:
     """A request whose fields are all null is empty, too."""
     assert read(ROUTE["CreateTopic"], TOPIC, (), body) == pubsub.Topic(name=TOPIC)
 
@@ -108,7 +108,7 @@ def test_an_empty_body_is_an_empty_request(body: bytes) -> None:
 # ---- refusals ----------------------------------------------------------------------------------
 
 
-def test_an_unknown_field_is_named_with_its_place() -> None:
+def test_an_unknown_field_in_a_rest_body_is_named_with_its_position() -> None:
     """The error has the text of the production service."""
     text = 'Invalid JSON payload received. Unknown name "foo"'
     assert refusal("CreateTopic", TOPIC, {"foo": 1}) == f"{text}: Cannot find field."
@@ -124,8 +124,8 @@ def test_an_unknown_field_is_named_with_its_place() -> None:
 
 
 @pytest.mark.parametrize("data", ["a", "aGVsbG8=!", "a b=", "äöüß", "====a", 1, {}, [], True])
-def test_data_that_is_not_base64_is_refused(data: Any) -> None:
-    """This includes characters that Python's decoder would skip."""
+def test_message_data_that_is_not_base64_is_refused(data: Any) -> None:
+    """The check includes characters that Python's decoder would skip."""
     text = refusal("Publish", TOPIC, {"messages": [{"data": data}]})
     assert text.startswith("Invalid value at 'messages[0].data' (TYPE_BYTES), ")
 
@@ -154,7 +154,7 @@ def test_data_that_is_not_base64_is_refused(data: Any) -> None:
         ("CreateSubscription", None),
     ],
 )
-def test_a_value_of_a_wrong_kind_is_refused(method: str, content: Any) -> None:
+def test_a_rest_value_of_a_wrong_type_is_refused(method: str, content: Any) -> None:
     """The error does not mention the package of the message classes."""
     body = json.dumps(content).encode()
     with pytest.raises(InvalidArgument) as caught:
@@ -242,7 +242,9 @@ def test_a_value_of_a_wrong_kind_is_refused(method: str, content: Any) -> None:
         ),
     ],
 )
-def test_an_invalid_value_is_named_in_googles_form(method: str, content: Any, problem: str) -> None:
+def test_an_invalid_value_in_a_rest_body_is_named_in_google_s_form(
+    method: str, content: Any, problem: str
+) -> None:
     assert refusal(method, SUBSCRIPTION, content).startswith(f"Invalid value at {problem}")
 
 
@@ -255,7 +257,7 @@ def test_an_invalid_value_is_named_in_googles_form(method: str, content: Any, pr
         ({"pageSize": ""}, "'page_size' (TYPE_INT32), \"\""),
     ],
 )
-def test_an_invalid_query_parameter_is_named_in_googles_form(
+def test_an_invalid_rest_query_parameter_is_named_in_google_s_form(
     query: dict[str, str], problem: str
 ) -> None:
     text = refusal("ListTopics", "projects/p", **query)
@@ -263,7 +265,7 @@ def test_an_invalid_query_parameter_is_named_in_googles_form(
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "1e999", "9" * 5000 + ".0"])
-def test_a_number_that_is_too_long_is_refused_in_googles_form(number: str) -> None:
+def test_a_too_long_number_in_a_rest_body_is_refused(number: str) -> None:
     body = f'{{"maxMessages": {number}}}'.encode()
     with pytest.raises(InvalidArgument) as refused:
         read(ROUTE["Pull"], SUBSCRIPTION, (), body)
@@ -271,13 +273,13 @@ def test_a_number_that_is_too_long_is_refused_in_googles_form(number: str) -> No
 
 
 @pytest.mark.parametrize("number", [3, 3.0, "3", "3.0", "3e0", "30e-1"])
-def test_a_whole_number_may_be_written_as_text_or_float(number: Any) -> None:
+def test_an_integer_in_a_rest_body_may_be_written_as_text_or_float(number: Any) -> None:
     wanted = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=3)
     assert request("Pull", SUBSCRIPTION, {"maxMessages": number}) == wanted
 
 
 @pytest.mark.parametrize("value", [True, "true"])
-def test_a_boolean_may_be_written_as_text(value: Any) -> None:
+def test_a_boolean_in_a_rest_body_may_be_written_as_text(value: Any) -> None:
     pull = request("Pull", SUBSCRIPTION, {"maxMessages": 1, "returnImmediately": value})
     assert getattr(pull, "return_immediately") is True  # noqa: B009
 
@@ -294,13 +296,13 @@ def test_a_boolean_may_be_written_as_text(value: Any) -> None:
         b'{"pushConfig":' * 50 + b"{}" + b"}" * 50,
     ],
 )
-def test_what_is_not_json_is_refused(body: bytes) -> None:
+def test_a_rest_body_that_is_not_json_is_refused(body: bytes) -> None:
     """The body is broken, has no known encoding, or is nested too deeply."""
     with pytest.raises(InvalidArgument, match="400 Invalid JSON payload received\\. "):
         read(ROUTE["CreateSubscription"], SUBSCRIPTION, (), body)
 
 
-def test_a_long_bad_value_is_not_quoted_whole() -> None:
+def test_a_long_invalid_value_is_quoted_only_in_part() -> None:
     """The error quotes only a part."""
     assert len(refusal("CreateTopic", TOPIC, {"x" * 100_000: 1})) < 300
     assert len(refusal("Publish", TOPIC, {"messages": [{"data": "?" * 100_000}]})) < 300
@@ -317,7 +319,7 @@ names = st.sampled_from([*(f.json_name for f in pubsub.Subscription.DESCRIPTOR.f
 
 
 @given(st.dictionaries(names, json_values))
-def test_any_json_is_a_request_or_refused(content: dict[str, Any]) -> None:
+def test_any_json_body_is_read_or_refused_with_invalid_argument(content: dict[str, Any]) -> None:
     """There is no other exception, whatever is in the fields."""
     body = json.dumps(content).encode()
     try:
@@ -332,7 +334,9 @@ def test_any_json_is_a_request_or_refused(content: dict[str, Any]) -> None:
 
 
 @given(st.binary(), st.booleans(), st.booleans())
-def test_data_may_be_of_either_base64_and_unpadded(data: bytes, safe: bool, padded: bool) -> None:
+def test_message_data_may_be_url_safe_or_unpadded_base64(
+    data: bytes, safe: bool, padded: bool
+) -> None:
     """JSON of proto3 allows these forms."""
     encode = base64.urlsafe_b64encode if safe else base64.b64encode
     text = encode(data).decode()
@@ -353,8 +357,10 @@ messages = st.builds(
 
 
 @given(st.lists(messages), st.booleans())
-def test_what_was_written_can_be_read(sent: list[pubsub.PubsubMessage], pretty: bool) -> None:
-    """This covers bytes, text of all scripts, and maps."""
+def test_a_message_written_as_json_can_be_read_back(
+    sent: list[pubsub.PubsubMessage], pretty: bool
+) -> None:
+    """The test covers bytes, text of all scripts, and maps."""
     written = pubsub.PublishRequest(messages=sent)
     again = pubsub.PublishRequest()
     proto_json.merge(again, proto_json.loads(proto_json.dumps(written, pretty=pretty).encode()))

@@ -25,7 +25,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz"])
-def test_it_says_that_it_is_there(rest: RestClient, path: str) -> None:
+def test_the_root_path_answers_ok(rest: RestClient, path: str) -> None:
     """The answer has the text that tools expect since Google's emulator sends it."""
     assert rest.raw("GET", path) == (200, TEXT, "Ok\n")
     assert rest.raw("HEAD", path) == (200, TEXT, "")
@@ -45,7 +45,7 @@ def test_an_engine_reset_removes_all_resources_messages_and_consumers(rest: Rest
     assert "version" not in rest.ok("GET", f"{V1_TOPIC}:getIamPolicy")
 
 
-def test_pages_of_other_sites_may_not_use_it(rest: RestClient) -> None:
+def test_the_reset_and_v1_calls_refuse_pages_of_other_sites(rest: RestClient) -> None:
     """Browsers send such requests without asking, but with the origin of the page."""
     rest.create()
     foreign = {"Sec-Fetch-Site": "cross-site"}
@@ -59,8 +59,8 @@ def test_pages_of_other_sites_may_not_use_it(rest: RestClient) -> None:
     assert rest.call("GET", V1_TOPIC, **{"Sec-Fetch-Site": "none"}).status == 200
 
 
-def test_a_broker_inside_a_program_is_not_shut_down(rest: RestClient) -> None:
-    """It ends with the `with` block."""
+def test_shutdown_over_http_is_refused_for_a_broker_inside_a_program(rest: RestClient) -> None:
+    """Such a broker ends with the `with` block."""
     assert rest.call("POST", "/shutdown").error == (
         501,
         "UNIMPLEMENTED",
@@ -69,8 +69,8 @@ def test_a_broker_inside_a_program_is_not_shut_down(rest: RestClient) -> None:
     assert rest.raw("GET", "/")[0] == 200
 
 
-def test_the_administration_is_there(rest: RestClient, emulator: Emulator) -> None:
-    """It sets faults of this broker."""
+def test_the_admin_api_is_served_on_the_rest_port(rest: RestClient, emulator: Emulator) -> None:
+    """The API sets faults of this broker."""
     fault = b'{"fault": "error:GetTopic:UNAVAILABLE"}'
     status, _, _ = rest.raw("POST", "/v0/admin/faults", fault)
     assert status == 200
@@ -78,7 +78,7 @@ def test_the_administration_is_there(rest: RestClient, emulator: Emulator) -> No
     emulator.faults.clear()
 
 
-def test_an_emulator_serves_grpc_only_unless_it_is_asked(rest: RestClient) -> None:
+def test_an_emulator_serves_only_grpc_by_default(rest: RestClient) -> None:
     """HTTP is cheap, but tests do not need it."""
     with Emulator() as other, pytest.raises(HTTPException):
         RestClient(other.endpoint).raw("GET", "/")
@@ -96,7 +96,7 @@ def guarded() -> Iterator[RestClient]:
         yield RestClient(emulator.endpoint)
 
 
-def test_without_a_token_nobody_comes_in(guarded: RestClient) -> None:
+def test_rest_calls_without_a_valid_token_are_refused(guarded: RestClient) -> None:
     """Only paths without information are open."""
     for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "Basic all"}):
         for verb, path in (("GET", V1_TOPIC), ("GET", "/v1/nothing"), ("POST", "/reset")):
@@ -121,7 +121,7 @@ def test_a_token_gives_http_access_to_the_projects_of_its_principal(guarded: Res
 @pytest.mark.parametrize(
     ("verb", "path"), [("POST", "/reset"), ("POST", "/shutdown"), ("GET", "/v0/admin/faults")]
 )
-def test_the_whole_broker_needs_a_token_of_everything(
+def test_rest_calls_for_the_whole_broker_need_a_token_for_all_projects(
     guarded: RestClient, verb: str, path: str
 ) -> None:
     """A token of one project is not sufficient."""
@@ -133,8 +133,8 @@ def test_the_whole_broker_needs_a_token_of_everything(
 # ---- the command line --------------------------------------------------------------------------
 
 
-def test_the_program_serves_both_on_its_port() -> None:
-    """It ends with success when a client requests it."""
+def test_the_emulator_program_serves_grpc_and_http_on_one_port() -> None:
+    """The program ends with success when a client requests it."""
     with running() as (process, endpoint):
         rest = RestClient(endpoint)
         rest.create()
@@ -143,7 +143,7 @@ def test_the_program_serves_both_on_its_port() -> None:
         assert (process.returncode, output, errors) == (0, "", "")
 
 
-def test_http_may_have_a_port_of_its_own() -> None:
+def test_the_rest_port_option_serves_http_on_its_own_port() -> None:
     """A second line prints that port. The gRPC port does not serve HTTP then."""
     with running("--rest-port", "0") as (process, endpoint):
         assert process.stdout is not None
@@ -154,7 +154,7 @@ def test_http_may_have_a_port_of_its_own() -> None:
             RestClient(endpoint).raw("GET", "/")
 
 
-def test_http_may_be_left_out() -> None:
+def test_the_no_rest_option_serves_grpc_alone() -> None:
     """Then gRPC alone is served."""
     with running("--no-rest") as (process, endpoint):
         with pytest.raises(HTTPException):
@@ -162,7 +162,7 @@ def test_http_may_be_left_out() -> None:
         ends_well(process)
 
 
-def test_without_aiohttp_it_serves_grpc_and_says_so() -> None:
+def test_without_aiohttp_the_program_serves_grpc_and_reports_it() -> None:
     """One line says so. An explicit HTTP option is an error."""
     hidden = (
         "import sys; sys.modules['aiohttp'] = None; "
@@ -182,7 +182,7 @@ def test_without_aiohttp_it_serves_grpc_and_says_so() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"Error: {MISSING}\n")
 
 
-def test_a_taken_port_of_its_own_is_said_in_one_line() -> None:
+def test_a_rest_port_that_is_in_use_is_reported_in_one_line() -> None:
     """The error is the same as for gRPC's port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = str(taken.getsockname()[1])
@@ -190,7 +190,7 @@ def test_a_taken_port_of_its_own_is_said_in_one_line() -> None:
     assert error.startswith(f"Error: cannot listen on 127.0.0.1:{busy}: ")
 
 
-def test_what_is_in_the_way_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_requirements_of_the_rest_api_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Either aiohttp is missing, or the system cannot pass on connections."""
     assert obstacle(Rest()) is None
     with monkeypatch.context() as patch:
@@ -203,7 +203,7 @@ def test_what_is_in_the_way_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert obstacle(Rest(port=0)) == MISSING
 
 
-def test_aiohttp_is_not_loaded_before_it_is_needed(tmp_path: Path) -> None:
+def test_aiohttp_is_not_imported_before_the_first_http_request(tmp_path: Path) -> None:
     """Its import takes longer than the start of the broker."""
     program = tmp_path / "start.py"
     program.write_text(

@@ -14,7 +14,7 @@ from tests.emulator.rest_client import RestClient
 GUIDE = (Path(__file__).parents[3] / "docs" / "rest.md").read_text(encoding="utf-8")
 
 
-def test_the_requests_of_the_guide_are_answered() -> None:
+def test_the_curl_requests_of_the_rest_guide_are_answered() -> None:
     """The requests run in order. The last one uses the message of the previous one."""
     with Emulator(rest=True) as emulator:
         rest = RestClient(emulator.endpoint)
@@ -32,7 +32,7 @@ def ask(rest: RestClient, arguments: list[str]) -> Any:
     return rest.ok(verb, address.removeprefix("localhost:8085"), content)
 
 
-def test_the_program_of_the_guide_runs() -> None:
+def test_the_program_of_the_rest_guide_runs() -> None:
     """A new broker has no topic."""
     (program,) = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from pullstream_emulator.rest.routes import ROUTES, find
 from pullstream_protocol.rpcs import RPCS
 
 
-def test_every_rpc_of_google_has_a_form_over_http_but_the_stream() -> None:
+def test_every_google_rpc_except_streaming_pull_has_a_rest_route() -> None:
     """The three IAM calls have a route for each kind of resource."""
     google = [rpc for rpc in RPCS if rpc.service.startswith("google.")]
     counts = {rpc.method: sum(r.method == rpc.method for r in ROUTES) for rpc in google}
@@ -35,7 +35,7 @@ def test_every_rpc_of_google_has_a_form_over_http_but_the_stream() -> None:
         ("GET", "projects/p/topics/a+b~c", "GetTopic", "projects/p/topics/a+b~c"),
     ],
 )
-def test_verb_and_path_name_an_rpc_and_a_resource(
+def test_a_rest_verb_and_path_select_an_rpc_and_a_resource(
     verb: str, path: str, method: str, name: str
 ) -> None:
     """The name is decoded once."""
@@ -59,6 +59,6 @@ def test_verb_and_path_name_an_rpc_and_a_resource(
         ("get", "/v1/projects/p/topics/t"),
     ],
 )
-def test_anything_else_is_no_rpc(verb: str, path: str) -> None:
+def test_other_rest_verbs_and_paths_select_no_rpc(verb: str, path: str) -> None:
     """Examples are another verb, another path, and a segment too few or too many."""
     assert find(verb, path) is None

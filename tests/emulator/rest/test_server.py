@@ -82,7 +82,7 @@ def all_of(connection: socket.socket) -> bytes:
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def test_the_connection_of_a_client_that_takes_nothing_is_closed(
+def test_the_http_server_closes_the_connection_of_a_client_that_does_not_read(
     tls: tuple[ssl.SSLContext, ssl.SSLContext] | None,
 ) -> None:
     """Otherwise it would stay open until the client has read everything.
@@ -93,7 +93,7 @@ def test_the_connection_of_a_client_that_takes_nothing_is_closed(
     assert descriptor == -1
 
 
-def test_a_client_that_reads_gets_the_end_of_its_answer(
+def test_a_reading_client_gets_its_whole_answer_while_the_http_server_stops(
     tls: tuple[ssl.SSLContext, ssl.SSLContext] | None,
 ) -> None:
     descriptor, got = asyncio.run(stop_while_it_answers(tls, reads=True))
@@ -117,10 +117,10 @@ async def fail_handshakes(tls: ssl.SSLContext, count: int) -> int:
         await server.stop()
 
 
-def test_a_failed_tls_handshake_leaves_nothing_in_memory(
+def test_failed_tls_handshakes_leave_no_objects_in_memory(
     identity: Identity, tmp_path: Path
 ) -> None:
-    """This also holds while Python's garbage collector is off."""
+    """The test runs while Python's garbage collector is off."""
     tls = Tls(*identity.write(tmp_path)).context()
     gc.collect()
     gc.disable()
@@ -143,6 +143,6 @@ async def stop_at_once() -> int:
         return mine.fileno()
 
 
-def test_a_connection_that_is_not_served_yet_is_closed() -> None:
+def test_the_http_server_closes_a_connection_that_is_not_served_yet() -> None:
     """The task of the connection is cancelled before its first step."""
     assert asyncio.run(stop_at_once()) == -1

@@ -31,7 +31,7 @@ def listed(rest: RestClient, query: str = "") -> tuple[list[tuple[str, str]], in
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_messages_are_in_the_order_of_publishing(
+def test_messages_of_a_subscription_are_listed_in_publish_order(
     rest: RestClient, emulator: Emulator, wire: Wire, ordered: bool
 ) -> None:
     """The messages are new, leased or delayed, with and without ordering keys."""
@@ -52,7 +52,7 @@ def test_messages_are_in_the_order_of_publishing(
     assert listed(rest, "&state=delayed&limit=1")[0] == [("2", "delayed")]
 
 
-def test_a_search_of_a_large_backlog_lets_other_calls_run(
+def test_a_search_of_a_large_backlog_does_not_block_other_calls(
     rest: RestClient, emulator: Emulator
 ) -> None:
     """The messages that a filter accepts are counted beyond the limit."""
@@ -73,7 +73,7 @@ def test_a_search_of_a_large_backlog_lets_other_calls_run(
         ("&song=1", "no parameter 'song'"),
     ],
 )
-def test_a_bad_parameter_is_refused(
+def test_an_invalid_parameter_of_the_messages_list_is_refused(
     rest: RestClient, emulator: Emulator, query: str, text: str
 ) -> None:
     """The error names the value and the allowed form."""

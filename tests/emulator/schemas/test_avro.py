@@ -20,14 +20,16 @@ from tests.emulator.schemas.avro_examples import (
 
 
 @given(message=messages())
-def test_what_avro_writes_is_taken(message: tuple[Any, Any]) -> None:
-    """This holds for both encodings. Another library writes the binary one."""
+def test_messages_written_by_an_avro_library_are_accepted(message: tuple[Any, Any]) -> None:
+    """The test covers both encodings. Another library writes the binary one."""
     schema, value = message
     definition(schema).check(in_binary(schema, value), pb.BINARY)
     definition(schema).check(in_json(value), pb.JSON)
 
 
 @given(schema=schemas(itertools.count()), data=st.binary(), encoding=st.sampled_from([1, 2]))
-def test_any_bytes_are_taken_or_refused(schema: Any, data: bytes, encoding: pb.Encoding) -> None:
+def test_any_bytes_are_accepted_or_refused_by_an_avro_schema(
+    schema: Any, data: bytes, encoding: pb.Encoding
+) -> None:
     """Invalid bytes are refused without another exception."""
     assert takes(schema[0], data, encoding) in (True, False)

@@ -22,7 +22,9 @@ from tests.emulator.schemas.avro_examples import (
 
 
 @given(message=messages(), data=st.data())
-def test_a_message_ends_where_it_ends(message: tuple[Any, Any], data: st.DataObject) -> None:
+def test_an_avro_message_with_missing_or_extra_bytes_is_refused(
+    message: tuple[Any, Any], data: st.DataObject
+) -> None:
     """One byte more or less is refused."""
     schema, value = message
     binary = in_binary(schema, value)
@@ -48,19 +50,19 @@ def test_a_message_ends_where_it_ends(message: tuple[Any, Any], data: st.DataObj
         ({"type": "array", "items": "int"}, b"\x01\x04\x02\x00"),
     ],
 )
-def test_binary_that_is_not_of_the_schema(schema: Any, data: bytes) -> None:
+def test_invalid_avro_binary_is_refused(schema: Any, data: bytes) -> None:
     """No Avro library would write these bytes."""
     assert not takes(schema, data, pb.BINARY)
 
 
 @pytest.mark.parametrize("value", [0, -1, 63, 64, -65, 2**31, 2**63 - 1, -(2**63)])
-def test_numbers_where_they_grow_longer(value: int) -> None:
+def test_avro_varints_of_every_length_are_accepted(value: int) -> None:
     """A byte has seven bits of a number, and a bit that says whether another byte follows."""
     assert takes("long", in_binary("long", value), pb.BINARY)
 
 
 @pytest.mark.parametrize(("name", "bits"), [("int", 32), ("long", 64)])
-def test_the_largest_numbers(name: str, bits: int) -> None:
+def test_avro_int_and_long_are_limited_to_32_and_64_bits(name: str, bits: int) -> None:
     """Both encodings have the same limits."""
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     for value, fits in ((low - 1, False), (low, True), (high, True), (high + 1, False)):
@@ -72,24 +74,24 @@ def test_the_largest_numbers(name: str, bits: int) -> None:
     assert not takes("int", in_binary("long", -(2**31) - 1), pb.BINARY)
 
 
-def test_a_block_may_tell_its_size() -> None:
+def test_an_avro_array_block_may_give_its_size_in_bytes() -> None:
     """Its count is negative then."""
     assert takes({"type": "array", "items": "int"}, b"\x03\x04\x02\x02\x00", pb.BINARY)
 
 
-def test_a_huge_count_of_nothing_costs_nothing() -> None:
+def test_a_huge_array_of_avro_nulls_is_checked_in_constant_time() -> None:
     """Items without bytes are not counted one by one."""
     assert takes({"type": "array", "items": "null"}, b"\xfe" + b"\xff" * 8 + b"\x01\x00", pb.BINARY)
 
 
 @pytest.mark.parametrize(("depth", "fits"), [(0, True), (50, True), (1_000_000, False)])
-def test_a_message_that_nests_without_end(depth: int, fits: bool) -> None:
-    """It is refused. A parser written in C would end the process."""
+def test_a_too_deeply_nested_avro_message_is_refused(depth: int, fits: bool) -> None:
+    """A parser written in C would end the process."""
     assert takes(CHAIN, linked(depth), pb.BINARY) is fits
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_values_without_bytes_are_limited_in_number(count: int) -> None:
+def test_zero_byte_values_of_an_avro_message_are_limited_in_number(count: int) -> None:
     """Each record has two of the next kind, so the innermost kind occurs a million times."""
     schema: Any = {"type": "record", "name": "r20", "fields": []}
     for level in range(19, -1, -1):

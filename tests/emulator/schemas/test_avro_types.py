@@ -29,12 +29,12 @@ from tests.emulator.schemas.avro_examples import CHAIN, STATE, definition, takes
     ],
     ids=repr,
 )
-def test_what_is_a_schema(schema: Any) -> None:
+def test_valid_avro_schemas_are_accepted(schema: Any) -> None:
     """Valid are all types, and a record that contains itself."""
     definition(schema)
 
 
-def test_names_are_looked_up_in_their_namespace() -> None:
+def test_avro_names_are_resolved_in_their_namespace() -> None:
     """A short name refers to the same namespace, a full name to any namespace."""
     address = {"type": "record", "name": "Address", "fields": [{"name": "zip", "type": "string"}]}
     fields = [
@@ -74,13 +74,13 @@ def test_names_are_looked_up_in_their_namespace() -> None:
         ("[" * 100_000, "nests too deeply"),
     ],
 )
-def test_what_is_no_schema(text: str, problem: str) -> None:
+def test_invalid_avro_schemas_are_refused(text: str, problem: str) -> None:
     """Each error describes the problem."""
     with pytest.raises(BadDefinition, match=problem):
         AvroDefinition(text)
 
 
-def test_a_name_stands_for_one_type() -> None:
+def test_a_duplicate_name_in_an_avro_schema_is_refused() -> None:
     """Neither two records nor two fields of one record may share a name."""
     twice = {"type": "fixed", "name": "F", "size": 1}
     fields = [{"name": "a", "type": twice}, {"name": "b", "type": twice}]
@@ -115,7 +115,7 @@ def test_a_name_stands_for_one_type() -> None:
         ),
     ).map(json.dumps)
 )
-def test_any_json_is_read_or_refused(text: str) -> None:
+def test_any_json_is_an_avro_schema_or_refused(text: str) -> None:
     """Invalid input gives a clear error and no other exception."""
     try:
         parsed = AvroDefinition(text)

@@ -118,7 +118,7 @@ def set_schema(wire: Wire, settings: pubsub.SchemaSettings | None) -> None:
     ],
     ids=["enum", "union"],
 )
-def test_a_schema_with_many_names_does_not_slow_down_each_value(items: Any) -> None:
+def test_many_names_in_an_avro_schema_do_not_slow_down_the_check_of_values(items: Any) -> None:
     """Neither its definition nor its messages are searched for each name."""
     count = 20_000
     is_enum = isinstance(items, dict)
@@ -133,7 +133,7 @@ def test_a_schema_with_many_names_does_not_slow_down_each_value(items: Any) -> N
 @pytest.mark.parametrize(
     "name", ["Avro: ints", "Avro JSON: map", "Protobuf: nested", "Protobuf JSON: map"]
 )
-def test_a_large_publish_takes_short_steps(
+def test_a_large_publish_to_a_topic_with_a_schema_does_not_block_the_event_loop(
     emulator: Emulator, wire: Wire, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The messages are published like any others."""
@@ -150,7 +150,7 @@ def test_a_large_publish_takes_short_steps(
     assert message.attributes["googclient_schemarevisionid"] == revision_id
 
 
-def test_a_large_append_and_validate_message_take_short_steps(wire: Wire) -> None:
+def test_a_large_append_and_validate_message_do_not_block_the_event_loop(wire: Wire) -> None:
     create(wire)
     data = LARGE[:900_000] + b"1]"
     messages = [pubsub.PubsubMessage(data=data)] * 3
@@ -172,7 +172,7 @@ def test_small_messages_are_checked_on_the_event_loop(wire: Wire, held: HeldChec
 # ---- outcomes ----------------------------------------------------------------------------------
 
 
-def test_a_large_message_that_does_not_fit_is_refused_as_a_small_one(wire: Wire) -> None:
+def test_a_large_message_that_does_not_match_its_schema_is_refused(wire: Wire) -> None:
     revision_id = create(wire)
     refused = refusal(publish(wire, LARGE[:-1] + b',"x"]'))
     assert isinstance(refused, errors.InvalidArgument)
@@ -190,7 +190,7 @@ def test_a_large_message_that_does_not_fit_is_refused_as_a_small_one(wire: Wire)
     assert wire.pull(wait=False) == []
 
 
-def test_messages_of_a_topic_stay_in_order_and_other_topics_do_not_wait(
+def test_messages_of_a_topic_keep_their_order_during_a_slow_schema_check(
     wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
@@ -207,7 +207,7 @@ def test_messages_of_a_topic_stay_in_order_and_other_topics_do_not_wait(
     assert ids == ["1", "2", "3", "4", "5"]
 
 
-def test_an_append_with_an_idempotency_key_is_applied_once(wire: Wire) -> None:
+def test_a_slow_append_with_an_idempotency_key_is_applied_once(wire: Wire) -> None:
     create(wire)
     message = pubsub.PubsubMessage(data=LARGE[:900_000] + b"1]", ordering_key="a")
     request = feeds.AppendRequest(topic=TOPIC, messages=[message], idempotency_key="k")
@@ -217,7 +217,7 @@ def test_an_append_with_an_idempotency_key_is_applied_once(wire: Wire) -> None:
     assert sorted(answer.deduped for answer in answers) == [False, True]
 
 
-def test_a_schema_that_is_taken_away_meanwhile_is_not_demanded(
+def test_a_schema_removed_during_a_check_is_not_required(
     emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
@@ -229,7 +229,7 @@ def test_a_schema_that_is_taken_away_meanwhile_is_not_demanded(
     assert message.attributes == {}
 
 
-def test_a_revision_that_comes_meanwhile_is_what_is_published(
+def test_a_revision_committed_during_a_check_is_the_published_one(
     emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire, LONGS)
@@ -244,7 +244,7 @@ def test_a_revision_that_comes_meanwhile_is_what_is_published(
     assert message.attributes["googclient_schemarevisionid"] == revision_id
 
 
-def test_a_topic_or_schema_that_is_deleted_meanwhile_ends_the_publish(
+def test_deleting_the_topic_or_schema_during_a_check_ends_the_publish(
     emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
@@ -262,14 +262,16 @@ def test_a_topic_or_schema_that_is_deleted_meanwhile_ends_the_publish(
     assert isinstance(refusal(large), errors.NotFound)
 
 
-def test_a_publish_that_is_cancelled_blocks_nothing(wire: Wire, held: HeldChecks) -> None:
+def test_a_publish_cancelled_during_its_schema_check_blocks_no_other(
+    wire: Wire, held: HeldChecks
+) -> None:
     create(wire)
     large = held.begin(wire, key="a")
     large.cancel()
     assert publish(wire, SMALL, key="a").result().message_ids == ["1"]
 
 
-def test_a_broker_that_stops_ends_the_check(
+def test_stopping_the_broker_ends_a_running_schema_check(
     emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
@@ -278,7 +280,7 @@ def test_a_broker_that_stops_ends_the_check(
     assert isinstance(refusal(large), errors.Unavailable)
 
 
-def test_what_is_being_checked_counts_towards_the_limit(held: HeldChecks) -> None:
+def test_messages_in_a_schema_check_count_towards_the_byte_limit(held: HeldChecks) -> None:
     with Emulator(max_bytes=5_000_000) as emulator:
         wire = Wire(emulator.endpoint)
         create(wire)
@@ -290,7 +292,7 @@ def test_what_is_being_checked_counts_towards_the_limit(held: HeldChecks) -> Non
         wire.close()
 
 
-def test_a_definition_is_not_compiled_on_the_event_loop_after_a_restart(
+def test_a_restart_does_not_compile_schemas_on_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compilation takes a separate process and 0.1 s, when the first message needs it."""
@@ -313,8 +315,8 @@ def test_a_definition_is_not_compiled_on_the_event_loop_after_a_restart(
     assert "pullstream-emulator" not in compiling
 
 
-def test_a_commit_of_a_large_definition_takes_short_steps(wire: Wire) -> None:
-    """It is compared with every revision, and each branch of a union with every other."""
+def test_a_commit_of_a_large_schema_does_not_block_the_event_loop(wire: Wire) -> None:
+    """The schema is compared with every revision, and each branch of a union with every other."""
 
     def union(*more: str) -> pb.Schema:
         names = [*(f"e{number}" for number in range(3000)), *more]

@@ -75,7 +75,7 @@ def topic_of(wire: Wire) -> pubsub.Topic:
     ],
     ids=["Avro in JSON", "Avro in binary", "protobuf in JSON", "protobuf in binary"],
 )
-def test_messages_are_checked_and_marked(
+def test_published_messages_are_checked_and_get_schema_attributes(
     wire: Wire, type: pb.Schema.Type, definition: str, encoding: pb.Encoding, data: bytes
 ) -> None:
     """The attributes have the schema, its revision and the encoding. The data are unchanged."""
@@ -121,7 +121,7 @@ def test_messages_are_checked_and_marked(
     ],
     ids=["Avro in JSON", "Avro in binary", "protobuf in binary"],
 )
-def test_one_bad_message_refuses_all(
+def test_one_message_that_does_not_match_the_schema_refuses_the_whole_publish(
     wire: Wire,
     type: pb.Schema.Type,
     definition: str,
@@ -145,15 +145,15 @@ def test_one_bad_message_refuses_all(
     assert wire.pull(wait=False) == []
 
 
-def test_the_reason_is_short_enough_for_a_header(wire: Wire) -> None:
-    """It quotes only a part of the message."""
+def test_the_reason_of_a_schema_mismatch_fits_into_a_header(wire: Wire) -> None:
+    """The reason quotes only a part of the message."""
     create(wire)
     data = json.dumps({"name": "Ohio", "x" * 100_000: 1}).encode()
     assert refusal(publish(wire, data)).reason == "INVALID_JSON_AVRO_MESSAGE"
 
 
-def test_a_commit_holds_at_once(wire: Wire) -> None:
-    """It applies to topics without a fixed range of revisions."""
+def test_a_committed_schema_revision_applies_at_once(wire: Wire) -> None:
+    """The revision applies to topics without a fixed range of revisions."""
     create(wire)
     richer = AVRO.replace("]", ', {"name": "people", "type": "int", "default": 0}]')
     with_people = b'{"name": "Ohio", "people": 1}'
@@ -167,7 +167,7 @@ def test_a_commit_holds_at_once(wire: Wire) -> None:
     assert received.message.attributes["googclient_schemarevisionid"] == revision_id
 
 
-def test_a_deleted_schema_takes_no_messages(wire: Wire) -> None:
+def test_a_topic_whose_schema_is_deleted_refuses_messages(wire: Wire) -> None:
     """The topic reports the deletion, even if another schema gets the same name."""
     create(wire)
     delete_schema(wire)
@@ -190,7 +190,7 @@ def update(wire: Wire, topic: pubsub.Topic, *paths: str) -> Any:
     return wire.start("UpdateTopic", request)
 
 
-def test_a_topic_whose_schema_is_gone_can_be_changed(wire: Wire) -> None:
+def test_a_topic_whose_schema_is_deleted_can_be_updated(wire: Wire) -> None:
     """Both its other settings and its schema can change.
 
     Without a schema it accepts all messages.
@@ -204,7 +204,7 @@ def test_a_topic_whose_schema_is_gone_can_be_changed(wire: Wire) -> None:
     assert received.message.attributes == {"own": "1"}
 
 
-def test_a_topic_can_be_given_a_schema(wire: Wire) -> None:
+def test_a_schema_can_be_added_to_an_existing_topic(wire: Wire) -> None:
     """Later messages are validated, within the bounds that are set."""
     first = create(wire)
     settings = pubsub.SchemaSettings(schema=SCHEMA, encoding=pb.BINARY, first_revision_id=first)
@@ -225,10 +225,10 @@ BAD_SETTINGS = [
 
 
 @pytest.mark.parametrize(("settings", "error"), BAD_SETTINGS)
-def test_settings_that_cannot_hold(
+def test_invalid_schema_settings_of_a_topic_are_refused(
     wire: Wire, settings: pubsub.SchemaSettings, error: type[errors.RpcError]
 ) -> None:
-    """They are refused at once, for a new topic and for an existing one."""
+    """The settings are refused at once, for a new topic and for an existing one."""
     create(wire)
     before = topic_of(wire)
     other = pubsub.Topic(name=f"{PROJECT}/topics/other", schema_settings=settings)
@@ -238,16 +238,16 @@ def test_settings_that_cannot_hold(
     assert topic_of(wire) == before
 
 
-def test_publishers_cannot_forge_the_marks(wire: Wire) -> None:
-    """Only the broker sets them."""
+def test_publishers_cannot_set_the_schema_attributes(wire: Wire) -> None:
+    """Their prefix is reserved."""
     create(wire)
     message = pubsub.PubsubMessage(data=OHIO, attributes={"googclient_schemaname": "x"})
     call = wire.start("Publish", pubsub.PublishRequest(topic=TOPIC, messages=[message]))
     assert isinstance(refusal(call), errors.InvalidArgument)
 
 
-def test_a_policy_follows_its_schema_and_topic(wire: Wire) -> None:
-    """It exists as long as they do."""
+def test_an_iam_policy_is_deleted_with_its_schema_or_topic(wire: Wire) -> None:
+    """The same holds for a subscription."""
     create(wire)
     binding = iam.Binding(role="roles/pubsub.viewer", members=["allUsers"])
     deletions: dict[str, Callable[[], object]] = {
@@ -268,7 +268,7 @@ def test_a_policy_follows_its_schema_and_topic(wire: Wire) -> None:
     assert list(wire.call("TestIamPermissions", asked).permissions) == ["pubsub.topics.publish"]
 
 
-def test_a_definition_that_is_compiled_holds_up_nobody(wire: Wire) -> None:
+def test_compiling_a_schema_definition_does_not_block_other_calls(wire: Wire) -> None:
     """Many other calls are answered in the meantime."""
     wire.create()
     # A definition that was never compiled before.

@@ -49,7 +49,7 @@ def takes(definition: ProtobufDefinition, data: bytes, encoding: pb.Encoding) ->
         'syntax = "proto3"; enum E { X = 0; } message M { E e = 1; }',
     ],
 )
-def test_what_is_a_schema(source: str) -> None:
+def test_valid_protobuf_schemas_are_accepted(source: str) -> None:
     """Every syntax and edition that the compiler knows is valid."""
     compiled(source)
 
@@ -66,7 +66,7 @@ def test_what_is_a_schema(source: str) -> None:
         ('import "/etc/passwd"; message M {}', "was not found"),
     ],
 )
-def test_what_is_no_schema(source: str, problem: str) -> None:
+def test_invalid_protobuf_schemas_are_refused(source: str, problem: str) -> None:
     """The error has the compiler's text without the name of a temporary file."""
     with pytest.raises(BadDefinition, match=problem) as refused:
         ProtobufDefinition.from_source(source)
@@ -80,8 +80,8 @@ def from_files(root: str, *files: FileDescriptorProto) -> ProtobufDefinition:
     )
 
 
-def test_a_compiled_schema_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have several messages and imported files."""
+def test_a_compiled_protobuf_schema_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The schema may have several messages and imported files."""
     source = protoc.compile_source("message A { optional string a = 1; } message B {}")
     imported = FileDescriptorProto.FromString(timestamp_pb2.DESCRIPTOR.serialized_pb)
     source.dependency.append(imported.name)
@@ -92,7 +92,7 @@ def test_a_compiled_schema_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) ->
     assert not takes(from_files("B", imported, source), b'{"a": "x"}', pb.JSON)
 
 
-def test_what_is_no_compiled_schema() -> None:
+def test_an_invalid_compiled_protobuf_schema_is_refused() -> None:
     """Examples are other bytes, an unknown root, and a missing import."""
     with pytest.raises(BadDefinition, match="not a FileDescriptorSet"):
         ProtobufDefinition.from_compiled(pb.CompiledProtoSchema(compiled_bytes=b"nonsense"))
@@ -120,7 +120,7 @@ def test_what_is_no_compiled_schema() -> None:
         (b'{"to": {"other": ' * 1000 + b"{}" + b"}}" * 1000, False),
     ],
 )
-def test_json_messages(data: bytes, fits: bool) -> None:
+def test_json_messages_are_checked_by_a_protobuf_schema(data: bytes, fits: bool) -> None:
     """The rules of Protocol Buffers' JSON apply. Unknown fields are refused."""
     assert takes(compiled(ORDER), data, pb.JSON) is fits
 
@@ -139,26 +139,28 @@ def test_json_messages(data: bytes, fits: bool) -> None:
         (b"\x1a\x03\x1a\x01x", False),
     ],
 )
-def test_binary_messages(data: bytes, fits: bool) -> None:
+def test_binary_messages_are_checked_by_a_protobuf_schema(data: bytes, fits: bool) -> None:
     """Like the service, the broker refuses messages with unknown fields."""
     assert takes(compiled(ORDER), data, pb.BINARY) is fits
 
 
 @pytest.mark.parametrize(("data", "encoding"), [(b"{}", pb.JSON), (b"", pb.BINARY)])
-def test_a_required_field(data: bytes, encoding: pb.Encoding) -> None:
-    """It is required in both encodings."""
+def test_a_missing_required_protobuf_field_is_refused(data: bytes, encoding: pb.Encoding) -> None:
+    """The field is required in both encodings."""
     definition = proto2("required string a = 1;")
     with pytest.raises(Mismatch, match="required"):
         definition.check(data, encoding)
 
 
 @given(data=st.binary(), encoding=st.sampled_from([1, 2]))
-def test_any_bytes_are_taken_or_refused(data: bytes, encoding: pb.Encoding) -> None:
+def test_any_bytes_are_accepted_or_refused_by_a_protobuf_schema(
+    data: bytes, encoding: pb.Encoding
+) -> None:
     """Invalid bytes are refused without another exception."""
     assert takes(compiled(ORDER), data, encoding) in (True, False)
 
 
-def test_two_schemas_may_use_one_name() -> None:
+def test_two_protobuf_schemas_may_use_the_same_message_name() -> None:
     """Each schema has its own namespace."""
     text, number = proto3("string a = 1;"), proto3("int32 a = 1;")
     assert takes(text, b'{"a": "x"}', pb.JSON)

@@ -17,14 +17,16 @@ from tests.emulator.broker import PROJECT
 from tests.emulator.wire import Wire
 
 
-def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_protobuf_schema_without_the_compiler_is_a_failed_precondition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The error says how to install it."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(FailedPrecondition, match=r"pip install 'pullstream\[schemas\]'"):
         ProtobufDefinition.from_source("message M {}")
 
 
-def test_a_compiler_that_does_not_end_in_time_is_unavailable(
+def test_a_protobuf_compiler_timeout_is_unavailable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Clients repeat the call. The definition is accepted when the machine is less busy."""
@@ -36,7 +38,7 @@ def test_a_compiler_that_does_not_end_in_time_is_unavailable(
     assert ProtobufDefinition.from_source(definition)
 
 
-def test_a_schema_is_unavailable_while_its_compiler_is_late(
+def test_create_schema_is_unavailable_while_the_compiler_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     definition = schema.Schema(

@@ -124,8 +124,8 @@ def registry() -> Registry:
 # ---- schemas -----------------------------------------------------------------------------------
 
 
-def test_a_schema_is_kept_whole(registry: Registry) -> None:
-    """It has a name from parent and ID, a revision ID, and a time."""
+def test_a_created_schema_has_name_revision_id_and_time(registry: Registry) -> None:
+    """The name consists of parent and ID."""
     asked = avro()
     asked.name = "projects/other/schemas/ignored"
     created = registry.create(asked)
@@ -137,7 +137,7 @@ def test_a_schema_is_kept_whole(registry: Registry) -> None:
     assert registry.get(created.revision_id) == created
 
 
-def test_the_basic_view_leaves_the_definition_out(registry: Registry) -> None:
+def test_the_basic_view_of_a_schema_omits_its_definition(registry: Registry) -> None:
     """All other fields are included. The default view is full for Get and basic for lists."""
     created = registry.create()
     basic = pb.Schema()
@@ -155,7 +155,7 @@ def test_the_basic_view_leaves_the_definition_out(registry: Registry) -> None:
         assert list(revisions.schemas) == [expected]
 
 
-def test_schemas_are_listed_by_name(registry: Registry) -> None:
+def test_schemas_of_a_project_are_listed_by_name(registry: Registry) -> None:
     """The list has the schemas of one project in pages, each with its newest revision."""
     for schema_id in ("states", "areas", "zones"):
         registry.create(schema_id=schema_id)
@@ -173,13 +173,13 @@ def test_schemas_are_listed_by_name(registry: Registry) -> None:
     assert not rest.next_page_token
 
 
-def test_what_is_reported_is_the_callers(registry: Registry) -> None:
+def test_a_returned_schema_is_a_copy(registry: Registry) -> None:
     """A change of the returned object does not affect the broker."""
     registry.create().definition = "changed"
     assert registry.get().definition == avro().definition
 
 
-def test_a_name_is_given_once(registry: Registry) -> None:
+def test_creating_a_schema_twice_is_refused(registry: Registry) -> None:
     """The second creation is refused, and the first schema stays."""
     created = registry.create()
     with pytest.raises(AlreadyExists, match=r"in the project \(resource=states\)\."):
@@ -187,7 +187,9 @@ def test_a_name_is_given_once(registry: Registry) -> None:
     assert registry.get() == created
 
 
-def test_only_so_many_schemas(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_schemas_of_a_project_is_limited(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The limit is per project."""
     monkeypatch.setattr(registry_module, "MAX_SCHEMAS", 1)
     registry.create()
@@ -198,7 +200,7 @@ def test_only_so_many_schemas(registry: Registry, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("schema_id", ["", "ab", "1abc", "googly", "a b", "a@b"])
-def test_bad_ids(registry: Registry, schema_id: str) -> None:
+def test_invalid_schema_ids_are_refused(registry: Registry, schema_id: str) -> None:
     """The error has the whole name."""
     with pytest.raises(InvalidArgument, match=f"name={PROJECT}/schemas/{schema_id}"):
         registry.create(schema_id=schema_id)
@@ -230,7 +232,9 @@ def test_bad_ids(registry: Registry, schema_id: str) -> None:
         ),
     ],
 )
-def test_what_is_no_schema(registry: Registry, schema: pb.Schema, text: str) -> None:
+def test_an_invalid_schema_is_refused_by_every_call_without_effect(
+    registry: Registry, schema: pb.Schema, text: str
+) -> None:
     """Create, Commit and both validation calls give the same error, and nothing changes."""
     registry.create()
     before = dict(registry.notes.kept)
@@ -247,7 +251,7 @@ def test_what_is_no_schema(registry: Registry, schema: pb.Schema, text: str) -> 
     assert registry.notes.kept == before
 
 
-def test_a_schema_that_is_not_there(registry: Registry) -> None:
+def test_every_call_for_a_missing_schema_ends_with_not_found(registry: Registry) -> None:
     """Every call that needs one returns an error with its short name."""
     calls: list[Callable[[], object]] = [
         registry.get,
@@ -264,7 +268,7 @@ def test_a_schema_that_is_not_there(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "states", NAME + "@", NAME + "@1@2", NAME + "/x"])
-def test_what_is_no_name(registry: Registry, name: str) -> None:
+def test_a_malformed_schema_name_is_refused(registry: Registry, name: str) -> None:
     """A malformed name is reported before a missing schema."""
     with pytest.raises((InvalidArgument, NotFound)) as refused:
         registry.schemas.get(pb.GetSchemaRequest(name=name))
@@ -273,8 +277,8 @@ def test_what_is_no_name(registry: Registry, name: str) -> None:
         registry.schemas.delete(name)
 
 
-def test_a_deleted_schema_is_gone(registry: Registry) -> None:
-    """The topics are notified, and its name can be used again."""
+def test_a_deleted_schema_is_not_found(registry: Registry) -> None:
+    """The topics are notified, and the name can be used again."""
     registry.create()
     registry.schemas.delete(NAME)
     assert registry.gone == [NAME]
@@ -288,7 +292,7 @@ def test_a_deleted_schema_is_gone(registry: Registry) -> None:
 # ---- revisions ---------------------------------------------------------------------------------
 
 
-def test_a_commit_makes_a_new_head(registry: Registry) -> None:
+def test_a_commit_creates_the_newest_schema_revision(registry: Registry) -> None:
     """The old revision is unchanged."""
     first = registry.create()
     second = registry.commit(avro("people"))
@@ -299,15 +303,15 @@ def test_a_commit_makes_a_new_head(registry: Registry) -> None:
     assert registry.revisions() == [second.revision_id, first.revision_id]
 
 
-def test_revisions_come_in_pages(registry: Registry) -> None:
+def test_schema_revisions_are_listed_in_pages(registry: Registry) -> None:
     """The newest comes first. None is repeated or skipped."""
     ids = [registry.create().revision_id]
     ids += [registry.commit(avro(f"f{i}")).revision_id for i in range(6)]
     assert registry.revisions(page_size=3) == ids[::-1]
 
 
-def test_a_commit_must_be_compatible_with_every_revision(registry: Registry) -> None:
-    """It must also match older revisions, which a topic may still accept."""
+def test_a_committed_schema_must_be_compatible_with_every_revision(registry: Registry) -> None:
+    """The schema must also match older revisions, which a topic may still accept."""
     first = registry.create(avro("people")).revision_id
     registry.commit(avro())
     changed = avro()
@@ -323,7 +327,7 @@ def test_a_commit_must_be_compatible_with_every_revision(registry: Registry) -> 
     assert len(registry.revisions()) == 2
 
 
-def test_the_type_cannot_change(registry: Registry) -> None:
+def test_a_commit_cannot_change_the_type_of_a_schema(registry: Registry) -> None:
     """A commit of the other type is incompatible."""
     registry.create()
     other = pb.Schema(type=pb.Schema.PROTOCOL_BUFFER, definition="message State {}")
@@ -331,7 +335,7 @@ def test_the_type_cannot_change(registry: Registry) -> None:
         registry.commit(other)
 
 
-def test_a_rollback_copies_an_old_revision(registry: Registry) -> None:
+def test_a_rollback_copies_an_old_schema_revision(registry: Registry) -> None:
     """The copy has a new ID. Revisions in between stay."""
     first = registry.create()
     second = registry.commit(avro("people"))
@@ -344,7 +348,7 @@ def test_a_rollback_copies_an_old_revision(registry: Registry) -> None:
         registry.rollback("0a0a0a0a")
 
 
-def test_a_revision_can_be_deleted(registry: Registry) -> None:
+def test_a_schema_revision_can_be_deleted(registry: Registry) -> None:
     """After a deletion of the head the previous revision is the head.
 
     The last one cannot be deleted.
@@ -360,7 +364,7 @@ def test_a_revision_can_be_deleted(registry: Registry) -> None:
     assert registry.revisions() == [first.revision_id]
 
 
-def test_the_old_way_to_name_a_revision(registry: Registry) -> None:
+def test_a_schema_revision_may_be_named_by_a_separate_field(registry: Registry) -> None:
     """Older clients use a separate field."""
     first = registry.create().revision_id
     registry.commit(avro("people"))
@@ -368,7 +372,7 @@ def test_the_old_way_to_name_a_revision(registry: Registry) -> None:
     assert first not in registry.revisions()
 
 
-def test_only_so_many_revisions(registry: Registry) -> None:
+def test_the_number_of_revisions_of_a_schema_is_limited(registry: Registry) -> None:
     """A deletion makes room."""
     first = registry.create().revision_id
     for _ in range(MAX_REVISIONS - 1):
@@ -385,7 +389,7 @@ def test_only_so_many_revisions(registry: Registry) -> None:
 # ---- messages ----------------------------------------------------------------------------------
 
 
-def test_the_newest_revision_that_fits_takes_a_message(registry: Registry) -> None:
+def test_a_message_is_validated_by_the_newest_matching_schema_revision(registry: Registry) -> None:
     """Avro's JSON has every field, so each message fits only one revision here."""
     first = registry.create().revision_id
     second = registry.commit(avro("people")).revision_id
@@ -399,7 +403,7 @@ def test_the_newest_revision_that_fits_takes_a_message(registry: Registry) -> No
     assert registry.takes(large, first=third) == ""
 
 
-def test_a_deleted_bound_keeps_its_place(registry: Registry) -> None:
+def test_a_deleted_bound_of_a_schema_revision_range_keeps_its_place(registry: Registry) -> None:
     """The range between two bounds does not change when these are deleted."""
     small, large = b'{"name": "Ohio"}', b'{"name": "Ohio", "people": 1}'
     first = registry.create().revision_id
@@ -415,7 +419,7 @@ def test_a_deleted_bound_keeps_its_place(registry: Registry) -> None:
     assert registry.takes(small, first=third) == fourth
 
 
-def test_deleted_revisions_are_not_remembered_for_ever(registry: Registry) -> None:
+def test_the_memory_of_deleted_schema_revisions_is_limited(registry: Registry) -> None:
     """A forgotten bound counts as before all others."""
     message = b'{"name": "Ohio"}'
     oldest = registry.create().revision_id
@@ -442,8 +446,8 @@ def validate(registry: Registry, data: bytes, **spec: Any) -> None:
     )
 
 
-def test_a_compiled_schema_is_kept_as_it_is(registry: Registry) -> None:
-    """It is returned unchanged, and messages are validated against its root."""
+def test_a_compiled_schema_is_returned_unchanged(registry: Registry) -> None:
+    """Messages are validated against its root."""
     field = FieldDescriptorProto(name="name", number=1, type=FieldDescriptorProto.TYPE_STRING)
     messages = [DescriptorProto(name="State", field=[field]), DescriptorProto(name="Other")]
     file = FileDescriptorProto(name="state.proto", syntax="proto3", message_type=messages)
@@ -458,7 +462,7 @@ def test_a_compiled_schema_is_kept_as_it_is(registry: Registry) -> None:
     assert registry.takes(b'{"people": 1}') == ""
 
 
-def test_a_message_can_be_tried(registry: Registry) -> None:
+def test_validate_message_accepts_a_stored_revision_or_inline_schema(registry: Registry) -> None:
     """The schema may be a stored one, one of its revisions, or part of the request."""
     first = registry.create().revision_id
     registry.commit(avro("people"))
@@ -476,8 +480,8 @@ def test_a_message_can_be_tried(registry: Registry) -> None:
         validate(registry, small)
 
 
-def test_a_schema_can_be_tried(registry: Registry) -> None:
-    """It is not stored."""
+def test_validate_schema_stores_nothing(registry: Registry) -> None:
+    """A valid schema causes no error."""
     registry.schemas.validate_schema(pb.ValidateSchemaRequest(parent=PROJECT, schema=avro()))
     assert registry.notes.kept == {}
 
@@ -491,8 +495,10 @@ def check_settings(registry: Registry, **settings: Any) -> None:
     )
 
 
-def test_settings_must_name_what_is_there(registry: Registry) -> None:
-    """They are a schema, an encoding, and bounds in order."""
+def test_schema_settings_must_name_an_existing_schema_and_ordered_revisions(
+    registry: Registry,
+) -> None:
+    """The encoding is required, too."""
     with pytest.raises(NotFound, match="resource=states"):
         check_settings(registry)
     first = registry.create().revision_id
@@ -513,7 +519,7 @@ def test_settings_must_name_what_is_there(registry: Registry) -> None:
 # ---- restoration -------------------------------------------------------------------------------
 
 
-def test_everything_comes_back(registry: Registry) -> None:
+def test_schemas_are_restored_with_revisions_and_deleted_bounds(registry: Registry) -> None:
     """The bytes recorded by an observer have the revisions, their order, and deleted bounds."""
     first = registry.create().revision_id
     second = registry.commit(avro("people")).revision_id
@@ -529,7 +535,7 @@ def test_everything_comes_back(registry: Registry) -> None:
     assert again.commit(avro("area")).revision_id not in registry.revisions()
 
 
-def test_all_can_be_cleared(registry: Registry) -> None:
+def test_clearing_the_schema_registry_removes_all_schemas(registry: Registry) -> None:
     """A reset also removes the topics, so they are not notified."""
     registry.create()
     registry.schemas.clear()

@@ -67,10 +67,10 @@ def acknowledge(subscription: str, *ack_ids: str) -> bytes:
         pytest.param(b"\xff\xff", grpc.StatusCode.INVALID_ARGUMENT, id="malformed"),
     ],
 )
-def test_refused_requests(
+def test_refused_requests_have_error_details(
     wire: Wire, method: str, request_bytes: bytes, code: grpc.StatusCode
 ) -> None:
-    """Also after a long text was cut."""
+    """The details are sent also after a long text was cut."""
     wire.create(enable_exactly_once_delivery=True)
     check_details(fail(wire, BY_METHOD[method].path, request_bytes), code)
 
@@ -78,20 +78,22 @@ def test_refused_requests(
 @pytest.mark.parametrize(
     "path", ["/google.pubsub.v1.Subscriber/Nonsense", "/no.such.Service/Method"]
 )
-def test_unknown_methods(wire: Wire, path: str) -> None:
+def test_unknown_methods_are_refused_without_error_details_by_grpc(wire: Wire, path: str) -> None:
     """The refusal of gRPC itself has no details."""
     check_details(fail(wire, path, b""), grpc.StatusCode.UNIMPLEMENTED)
 
 
 @pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code.value[0]])
-def test_faults(wire: Wire, emulator: Emulator, code: grpc.StatusCode) -> None:
-    """A fault without a reason, too."""
+def test_errors_of_faults_have_error_details(
+    wire: Wire, emulator: Emulator, code: grpc.StatusCode
+) -> None:
+    """The fault needs no reason."""
     emulator.faults.error("Acknowledge", errors.BY_CODE[code]("as requested"))
     path = BY_METHOD["Acknowledge"].path
     check_details(fail(wire, path, acknowledge(SUBSCRIPTION, "1-a")), code)
 
 
-def test_a_lost_reply(wire: Wire, emulator: Emulator) -> None:
+def test_a_lost_reply_has_error_details(wire: Wire, emulator: Emulator) -> None:
     """The call is carried out, and its answer is an error."""
     wire.create()
     wire.publish("a")
@@ -101,7 +103,7 @@ def test_a_lost_reply(wire: Wire, emulator: Emulator) -> None:
     check_details(fail(wire, path, acknowledge(SUBSCRIPTION, got.ack_id)), grpc.StatusCode.INTERNAL)
 
 
-def test_a_defect_of_the_broker(
+def test_an_internal_error_has_error_details(
     wire: Wire, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The function of a fault fails, as a method of the broker would."""
@@ -132,16 +134,18 @@ def guarded(clock: ManualClock) -> Iterator[Wire]:
         ("t-test", OTHER_PROJECT, grpc.StatusCode.PERMISSION_DENIED),
     ],
 )
-def test_tokens(guarded: Wire, token: str, subscription: str, code: grpc.StatusCode) -> None:
-    """Without a token, with a wrong one, and with a resource outside its projects."""
+def test_unauthenticated_and_denied_calls_have_error_details(
+    guarded: Wire, token: str, subscription: str, code: grpc.StatusCode
+) -> None:
+    """The calls have no token, a wrong one, or a resource outside its projects."""
     for method in ("Acknowledge", "ModifyAckDeadline"):
         path = BY_METHOD[method].path
         check_details(fail(guarded, path, acknowledge(subscription, "1-a"), token), code)
     check_details(fail(guarded, "/no.such/Method", b""), grpc.StatusCode.UNAUTHENTICATED)
 
 
-def test_streams(wire: Wire, emulator: Emulator) -> None:
-    """A malformed request, an invalid one, a fault, a deletion, and the end of the broker."""
+def test_failed_streams_have_error_details(wire: Wire, emulator: Emulator) -> None:
+    """The causes are a malformed or invalid request, a fault, a deletion, and a stop."""
     missing = wire.stream()
     missing.end()
     check_details(missing.call, grpc.StatusCode.NOT_FOUND)
@@ -163,7 +167,7 @@ def test_streams(wire: Wire, emulator: Emulator) -> None:
     check_details(last.call, grpc.StatusCode.UNAVAILABLE)
 
 
-def test_a_client_with_default_limits_gets_the_most_names(wire: Wire) -> None:
+def test_an_error_for_a_client_with_default_limits_names_as_many_ids_as_fit(wire: Wire) -> None:
     """A response above the limit would be rejected at random, so the largest one is repeated."""
     wire.create(enable_exactly_once_delivery=True)
     wire.publish(*map(str, range(150)))

@@ -78,7 +78,9 @@ def wait_for_a_waiter(emulator: Emulator) -> None:
         pass
 
 
-def test_a_stop_ends_waiting_reads_and_watches_for_a_while(emulator: Emulator, wire: Wire) -> None:
+def test_stopping_the_broker_ends_waiting_reads_and_watches_with_unavailable(
+    emulator: Emulator, wire: Wire
+) -> None:
     wire.call("CreateTopic", pubsub.Topic(name=TOPIC))
     read = waiting_read(wire)
     wait_for_a_waiter(emulator)
@@ -90,7 +92,9 @@ def test_a_stop_ends_waiting_reads_and_watches_for_a_while(emulator: Emulator, w
     assert read.details() == "The broker is shutting down."
 
 
-def test_a_reset_ends_waiting_reads_and_watches_for_good(emulator: Emulator, wire: Wire) -> None:
+def test_a_reset_ends_waiting_reads_and_watches_with_not_found(
+    emulator: Emulator, wire: Wire
+) -> None:
     wire.call("CreateTopic", pubsub.Topic(name=TOPIC))
     read = waiting_read(wire)
     wait_for_a_waiter(emulator)
@@ -101,7 +105,7 @@ def test_a_reset_ends_waiting_reads_and_watches_for_good(emulator: Emulator, wir
     assert read.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_waiting_read_is_answered_before_its_callers_deadline(
+def test_a_waiting_feed_read_is_answered_before_the_deadline_of_its_caller(
     emulator: Emulator, wire: Wire
 ) -> None:
     append(wire, "a")
@@ -111,7 +115,9 @@ def test_a_waiting_read_is_answered_before_its_callers_deadline(
     assert wire.call("Read", request, timeout=0.5).caught_up
 
 
-def test_a_session_goes_on_where_its_engine_is_served_again(emulator: Emulator, wire: Wire) -> None:
+def test_a_watch_session_continues_when_its_engine_is_served_again(
+    emulator: Emulator, wire: Wire
+) -> None:
     append(wire, "a")
     watch = WatchCall(wire, tail())
     assert watch.next() == "opened"
@@ -130,7 +136,9 @@ def test_a_session_goes_on_where_its_engine_is_served_again(emulator: Emulator, 
 # ---- faults --------------------------------------------------------------------------------------
 
 
-def test_a_watch_can_be_refused_by_one_of_its_topics(emulator: Emulator, wire: Wire) -> None:
+def test_a_fault_of_one_topic_refuses_a_watch_of_several_topics(
+    emulator: Emulator, wire: Wire
+) -> None:
     append(wire, "a")
     append(wire, "a", OTHER)
     emulator.faults.error("Watch", ResourceExhausted("enough"), resource="other")
@@ -141,7 +149,9 @@ def test_a_watch_can_be_refused_by_one_of_its_topics(emulator: Emulator, wire: W
     )
 
 
-def test_a_lost_reply_ends_a_watch_at_its_next_frame(emulator: Emulator, wire: Wire) -> None:
+def test_the_lost_reply_fault_ends_a_watch_at_its_next_frame(
+    emulator: Emulator, wire: Wire
+) -> None:
     append(wire, "a")
     watch = WatchCall(wire, tail())
     assert [watch.next(), watch.next()] == ["opened", "caught_up"]
@@ -150,7 +160,7 @@ def test_a_lost_reply_ends_a_watch_at_its_next_frame(emulator: Emulator, wire: W
     assert watch.end() == (grpc.StatusCode.UNAVAILABLE, "The reply was lost.")
 
 
-def test_a_dropped_read_is_answered_when_the_fault_is_lifted(
+def test_a_dropped_feed_read_is_answered_when_the_fault_is_lifted(
     emulator: Emulator, wire: Wire
 ) -> None:
     append(wire, "a")
@@ -171,7 +181,7 @@ def guarded(clock: ManualClock) -> Iterator[Emulator]:
         yield emulator
 
 
-def test_a_watch_needs_the_projects_of_all_its_topics(guarded: Emulator) -> None:
+def test_a_watch_needs_access_to_the_projects_of_all_its_topics(guarded: Emulator) -> None:
     guarded.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
     wire = Wire(guarded.endpoint)
     assert WatchCall(wire, tail(), "t-test").next() == "opened"
@@ -181,7 +191,7 @@ def test_a_watch_needs_the_projects_of_all_its_topics(guarded: Emulator) -> None
     wire.close()
 
 
-def test_others_have_their_turn_while_100_000_records_are_deleted(
+def test_a_delete_of_100_000_records_does_not_block_the_event_loop(
     emulator: Emulator, wire: Wire
 ) -> None:
     messages = [pubsub.PubsubMessage(data=b"x", attributes={"tag": tag}) for tag in "ab"]
@@ -196,7 +206,7 @@ def test_others_have_their_turn_while_100_000_records_are_deleted(
     assert wire.call("GetFeed", feeds.GetFeedRequest(topic=TOPIC)).count == 50_000
 
 
-def test_many_deletes_survive_a_restart(tmp_path: Path) -> None:
+def test_a_large_delete_of_records_is_kept_across_a_restart(tmp_path: Path) -> None:
     messages = [pubsub.PubsubMessage(data=b"x", attributes={"tag": tag}) for tag in "ab"]
     with Emulator(data_dir=tmp_path) as emulator:
         wire = Wire(emulator.endpoint)

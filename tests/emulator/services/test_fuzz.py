@@ -40,7 +40,7 @@ def target() -> Iterator[Target]:
 
 
 @BY_NAME
-def test_random_bytes_are_refused(target: Target, rpc: Rpc) -> None:
+def test_random_bytes_as_a_grpc_request_are_refused(target: Target, rpc: Rpc) -> None:
     """Bytes that are no request give InvalidArgument. Valid ones are handled as any request."""
     seed = random.Random(EXAMPLES or rpc.method)
     for _ in range(RANDOM_EXAMPLES):
@@ -56,7 +56,7 @@ def test_random_bytes_are_refused(target: Target, rpc: Rpc) -> None:
 
 
 @BY_NAME
-def test_hostile_requests_are_refused_without_effect(target: Target, rpc: Rpc) -> None:
+def test_hostile_grpc_requests_are_refused_without_effect(target: Target, rpc: Rpc) -> None:
     """Requests without an error are carried out."""
 
     @SEARCH
@@ -68,7 +68,7 @@ def test_hostile_requests_are_refused_without_effect(target: Target, rpc: Rpc) -
 
 
 @BY_NAME
-def test_requests_cut_short_or_bent_are_refused(target: Target, rpc: Rpc) -> None:
+def test_truncated_and_corrupted_grpc_requests_are_refused(target: Target, rpc: Rpc) -> None:
     """Some bytes of a request are changed, which also creates invalid UTF-8."""
 
     @SEARCH
@@ -85,7 +85,7 @@ def test_requests_cut_short_or_bent_are_refused(target: Target, rpc: Rpc) -> Non
     check()
 
 
-def test_hostile_streaming_requests_end_the_stream(target: Target) -> None:
+def test_hostile_requests_on_a_stream_end_that_stream_only(target: Target) -> None:
     """The code describes the error. Other streams continue."""
 
     @SEARCH
@@ -101,7 +101,7 @@ def test_hostile_streaming_requests_end_the_stream(target: Target) -> None:
     assert target.wire.call("GetTopic", pubsub.GetTopicRequest(topic=TOPIC)).name == TOPIC
 
 
-def test_a_connection_that_speaks_no_grpc_disturbs_nobody(target: Target) -> None:
+def test_a_connection_that_does_not_speak_grpc_disturbs_no_client(target: Target) -> None:
     """The connections send garbage instead of HTTP/2, or nothing."""
     target.prepare()
     silent, *garbled = (
@@ -115,8 +115,8 @@ def test_a_connection_that_speaks_no_grpc_disturbs_nobody(target: Target) -> Non
         each.close()
 
 
-def test_refused_requests_leave_nothing_behind(target: Target) -> None:
-    """This holds for large requests and for many."""
+def test_refused_grpc_requests_leave_nothing_in_memory(target: Target) -> None:
+    """The test sends large requests and for many."""
     target.prepare()
     large = "x" * 1_000_000
     hostile = (
@@ -230,7 +230,9 @@ def prepared(wire: Wire) -> Wire:
 
 
 @pytest.mark.parametrize(("request_", "text"), KNOWN.values(), ids=KNOWN)
-def test_the_error_says_what_is_wrong(prepared: Wire, request_: Message, text: str) -> None:
+def test_an_invalid_grpc_request_gets_a_short_error_that_names_the_problem(
+    prepared: Wire, request_: Message, text: str
+) -> None:
     """The text is short, and the code is one that no client retries. The state is unchanged."""
     before = state(prepared)
     refused = prepared.start(METHODS[type(request_)], request_).exception()
@@ -249,7 +251,7 @@ def state(wire: Wire) -> list[Message]:
     ]
 
 
-def test_text_that_is_no_utf8_is_refused(prepared: Wire) -> None:
+def test_a_grpc_request_with_invalid_utf_8_is_refused(prepared: Wire) -> None:
     """Such a request cannot be parsed, whichever field has the text."""
     good = pubsub.GetTopicRequest(topic=TOPIC).SerializeToString()
     call = prepared.raw("GetTopic").future(good.replace(b"orders", b"\xff\xfeders"), timeout=20)
@@ -258,12 +260,12 @@ def test_text_that_is_no_utf8_is_refused(prepared: Wire) -> None:
     assert "not a valid GetTopicRequest" in refused.details()
 
 
-def test_a_page_may_be_asked_to_be_enormous(prepared: Wire) -> None:
+def test_an_enormous_page_size_returns_all_items(prepared: Wire) -> None:
     """The page has all existing items."""
     found = prepared.call("ListTopics", topics(page_size=2**31 - 1))
     assert [each.name for each in found.topics] == [TOPIC]
 
 
-def test_a_pull_may_ask_for_any_number(prepared: Wire) -> None:
-    """It receives the available messages."""
+def test_a_pull_with_an_enormous_maximum_returns_the_available_messages(prepared: Wire) -> None:
+    """The maximum of one response applies."""
     assert data_of(prepared.pull(2**31 - 1)) == ["data"]

@@ -17,8 +17,8 @@ from tests.emulator.wire import Wire
 
 
 @pytest.mark.parametrize("rpc", RPCS, ids=lambda rpc: rpc.method)
-def test_every_rpc_is_served(wire: Wire, rpc: Rpc) -> None:
-    """Each answers an empty request with the name of a missing field."""
+def test_every_rpc_has_a_handler(wire: Wire, rpc: Rpc) -> None:
+    """A handler answers an empty request with the name of a missing field."""
     if rpc.method == "StreamingPull":
         stream = wire.stream(
             subscription=None, stream_ack_deadline_seconds=None, protocol_version=None
@@ -29,7 +29,7 @@ def test_every_rpc_is_served(wire: Wire, rpc: Rpc) -> None:
     assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_an_unknown_method_is_refused(wire: Wire) -> None:
+def test_an_unknown_grpc_method_is_unimplemented(wire: Wire) -> None:
     """The error is that of any gRPC server."""
     call: Any = wire.channel.unary_unary("/google.pubsub.v1.Publisher/Nonsense")
     assert call.future(b"").exception().code() is grpc.StatusCode.UNIMPLEMENTED
@@ -44,13 +44,13 @@ class Unknown:
         return {"Nonsense": UnaryMethod(lambda request: request)}
 
 
-def test_a_table_names_only_known_rpcs() -> None:
+def test_a_service_with_an_unknown_rpc_name_is_refused() -> None:
     """A misspelled name must not leave an RPC unimplemented without notice."""
     with pytest.raises(ValueError, match=r"unknown RPCs: google\.pubsub\.v1\.Publisher/Nonsense"):
         method_handlers(Unknown(), faults=Faults(ManualClock()))
 
 
-def test_an_rpc_without_an_entry_is_unimplemented() -> None:
+def test_an_rpc_without_an_implementation_is_unimplemented() -> None:
     """Every RPC has a handler, even if no service implements it."""
     handlers = method_handlers(faults=Faults(ManualClock()))
     assert {(service, name) for service, found in handlers.items() for name in found} == {

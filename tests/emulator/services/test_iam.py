@@ -57,14 +57,16 @@ def put(policies: IamPolicies, policy: iam.Policy, resource: str = TOPIC) -> iam
 
 
 @pytest.mark.parametrize("resource", sorted(THERE))
-def test_a_policy_that_nobody_set(policies: IamPolicies, resource: str) -> None:
-    """For every kind of resource it is empty, with the etag of the service."""
+def test_an_unset_iam_policy_is_empty_with_the_default_etag(
+    policies: IamPolicies, resource: str
+) -> None:
+    """For every kind of resource the etag is that of the service."""
     policy = get(policies, resource)
     assert base64.b64encode(policy.etag) == b"ACAB"
     assert policy == iam.Policy(etag=policy.etag)
 
 
-def test_a_policy_is_kept_as_it_was_set(policies: IamPolicies) -> None:
+def test_an_iam_policy_is_stored_as_it_was_set(policies: IamPolicies) -> None:
     """Only the etag is changed by the broker."""
     policy = iam.Policy(
         version=1,
@@ -78,14 +80,14 @@ def test_a_policy_is_kept_as_it_was_set(policies: IamPolicies) -> None:
     assert get(policies, "projects/test/schemas/states").bindings == []
 
 
-def test_what_is_reported_is_the_callers(policies: IamPolicies) -> None:
+def test_a_returned_iam_policy_is_a_copy(policies: IamPolicies) -> None:
     """A change of the returned object does not affect the broker."""
     put(policies, iam.Policy(bindings=[VIEWER])).bindings.append(PUBLISHER)
     get(policies).bindings.append(PUBLISHER)
     assert list(get(policies).bindings) == [VIEWER]
 
 
-def test_a_stale_etag_is_refused(policies: IamPolicies) -> None:
+def test_a_stale_iam_policy_etag_is_refused(policies: IamPolicies) -> None:
     """Of two clients that read and write, the second must read again."""
     first, second = get(policies), get(policies)
     first.bindings.append(VIEWER)
@@ -96,22 +98,22 @@ def test_a_stale_etag_is_refused(policies: IamPolicies) -> None:
     assert list(get(policies).bindings) == [VIEWER]
 
 
-def test_every_write_has_an_etag_of_its_own(policies: IamPolicies) -> None:
-    """This includes a write without a change, and one that restores an earlier policy."""
+def test_every_write_of_an_iam_policy_gets_a_new_etag(policies: IamPolicies) -> None:
+    """The rule includes a write without a change, and one that restores an earlier policy."""
     etags = {get(policies).etag}
     for bindings in ([VIEWER], [VIEWER], [], [VIEWER]):
         etags.add(put(policies, iam.Policy(bindings=bindings)).etag)
     assert len(etags) == 5
 
 
-def test_without_an_etag_the_last_one_wins(policies: IamPolicies) -> None:
-    """This overwrites a policy without a check."""
+def test_a_write_of_an_iam_policy_without_an_etag_overwrites_it(policies: IamPolicies) -> None:
+    """The broker does not check for concurrent changes."""
     put(policies, iam.Policy(bindings=[VIEWER]))
     put(policies, iam.Policy(bindings=[PUBLISHER]))
     assert list(get(policies).bindings) == [PUBLISHER]
 
 
-def test_a_mask_replaces_what_it_names(policies: IamPolicies) -> None:
+def test_an_iam_policy_mask_replaces_only_its_fields(policies: IamPolicies) -> None:
     """The other fields stay."""
     put(policies, iam.Policy(version=1, bindings=[VIEWER]))
     request = iam.SetIamPolicyRequest(resource=TOPIC, policy=iam.Policy(bindings=[PUBLISHER]))
@@ -142,27 +144,29 @@ def conditional(version: int) -> iam.Policy:
         ),
     ],
 )
-def test_bad_policies(policies: IamPolicies, policy: iam.Policy, text: str) -> None:
-    """They are refused as a whole, and the former policy stays."""
+def test_an_invalid_iam_policy_is_refused(
+    policies: IamPolicies, policy: iam.Policy, text: str
+) -> None:
+    """The former policy stays."""
     before = put(policies, iam.Policy(bindings=[VIEWER]))
     with pytest.raises(InvalidArgument, match=text):
         put(policies, policy)
     assert get(policies) == before
 
 
-def test_conditions_need_version_3(policies: IamPolicies) -> None:
+def test_iam_conditions_need_policy_version_3(policies: IamPolicies) -> None:
     """With version 3 they are stored."""
     assert put(policies, conditional(3)).bindings[0].condition.expression == "false"
 
 
-def test_every_permission_is_granted(policies: IamPolicies) -> None:
+def test_every_iam_permission_is_granted(policies: IamPolicies) -> None:
     """The order is that of the request."""
     asked = ["pubsub.topics.publish", "pubsub.topics.update"]
     request = iam.TestIamPermissionsRequest(resource=TOPIC, permissions=asked)
     assert list(policies.test(request).permissions) == asked
 
 
-def test_nobody_has_permissions_on_what_is_not_there(policies: IamPolicies) -> None:
+def test_a_missing_resource_grants_no_iam_permissions(policies: IamPolicies) -> None:
     """IAM defines that this call returns no error."""
     request = iam.TestIamPermissionsRequest(
         resource="projects/test/topics/other", permissions=["pubsub.topics.publish"]
@@ -171,8 +175,8 @@ def test_nobody_has_permissions_on_what_is_not_there(policies: IamPolicies) -> N
 
 
 @pytest.mark.parametrize("permission", ["", "pubsub.*", "*"])
-def test_permissions_have_names(policies: IamPolicies, permission: str) -> None:
-    """Wildcards are refused."""
+def test_wildcard_iam_permissions_are_refused(policies: IamPolicies, permission: str) -> None:
+    """An empty name is refused, too."""
     with pytest.raises(InvalidArgument, match="is not the name of a permission"):
         policies.test(iam.TestIamPermissionsRequest(resource=TOPIC, permissions=[permission]))
 
@@ -184,7 +188,9 @@ CALLS: list[Callable[[IamPolicies, str], object]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_resource_that_is_not_there(policies: IamPolicies, call: Callable[..., object]) -> None:
+def test_an_iam_policy_of_a_missing_resource_is_not_found(
+    policies: IamPolicies, call: Callable[..., object]
+) -> None:
     """Reads and writes return the same error."""
     with pytest.raises(NotFound, match=r"Resource not found \(resource=other\)"):
         call(policies, "projects/test/topics/other")
@@ -194,17 +200,17 @@ def test_a_resource_that_is_not_there(policies: IamPolicies, call: Callable[...,
 @pytest.mark.parametrize(
     "resource", ["", "orders", "projects/test", "projects/test/queues/orders", TOPIC + "/x"]
 )
-def test_what_is_no_resource(
+def test_an_iam_call_for_an_invalid_resource_name_is_refused(
     policies: IamPolicies, call: Callable[..., object], resource: str
 ) -> None:
-    """The error quotes it."""
+    """The error quotes the name."""
     with pytest.raises(InvalidArgument, match=rf"\(name={resource}\)"):
         call(policies, resource)
     with pytest.raises(InvalidArgument, match=rf"\(name={resource}\)"):
         policies.test(iam.TestIamPermissionsRequest(resource=resource))
 
 
-def test_a_policy_goes_with_its_resource(policies: IamPolicies, notes: Notes) -> None:
+def test_an_iam_policy_is_deleted_with_its_resource(policies: IamPolicies, notes: Notes) -> None:
     """Another resource with the same name starts without one."""
     put(policies, iam.Policy(bindings=[VIEWER]))
     policies.removed(Resource.TOPIC, TOPIC)
@@ -213,7 +219,7 @@ def test_a_policy_goes_with_its_resource(policies: IamPolicies, notes: Notes) ->
     policies.removed(Resource.TOPIC, TOPIC)
 
 
-def test_a_policy_stays_when_a_setting_of_its_resource_goes(
+def test_deleting_other_state_of_a_resource_keeps_its_iam_policy(
     policies: IamPolicies, notes: Notes
 ) -> None:
     """Other state of a resource is stored under the same name."""
@@ -223,7 +229,7 @@ def test_a_policy_stays_when_a_setting_of_its_resource_goes(
     assert list(get(policies).bindings) == [VIEWER]
 
 
-def test_policies_come_back(policies: IamPolicies, notes: Notes) -> None:
+def test_iam_policies_are_restored_with_their_etags(policies: IamPolicies, notes: Notes) -> None:
     """The bytes recorded by an observer include the etag."""
     policy = put(policies, iam.Policy(bindings=[VIEWER]))
     again = IamPolicies(exists=THERE.__contains__)
@@ -232,8 +238,8 @@ def test_policies_come_back(policies: IamPolicies, notes: Notes) -> None:
     assert get(again) == policy
 
 
-def test_all_can_be_cleared(policies: IamPolicies, notes: Notes) -> None:
-    """A reset of the broker does this."""
+def test_clearing_the_iam_policies_removes_all(policies: IamPolicies, notes: Notes) -> None:
+    """A reset of the broker clears them."""
     put(policies, iam.Policy(bindings=[VIEWER]))
     policies.clear()
     assert notes.kept == {}

@@ -51,14 +51,16 @@ def publish(emulator: Emulator, *data: bytes, key: str = "", topic: str = TOPIC)
     return list(pubsub.PublishResponse.FromString(response).message_ids)
 
 
-def test_a_repeated_request_publishes_nothing_and_gets_the_same_ids(emulator: Emulator) -> None:
+def test_a_repeated_publish_request_returns_the_same_ids_and_publishes_nothing(
+    emulator: Emulator,
+) -> None:
     """The client whose reply was lost learns the IDs of the messages that it has published."""
     first = publish(emulator, b"a", b"b", key="request-1")
     assert publish(emulator, b"a", b"b", key="request-1") == first
     assert [message.data for message in emulator.messages(TOPIC)] == [b"a", b"b"]
 
 
-def test_another_key_another_topic_and_no_key_publish(emulator: Emulator) -> None:
+def test_publish_requests_with_other_keys_or_topics_are_not_repetitions(emulator: Emulator) -> None:
     """Only a request of the same key and the same topic is a repetition."""
     publish(emulator, b"a", key="request-1")
     publish(emulator, b"b", key="request-2")
@@ -69,7 +71,7 @@ def test_another_key_another_topic_and_no_key_publish(emulator: Emulator) -> Non
     assert [message.data for message in emulator.messages(OTHER)] == [b"c"]
 
 
-def test_a_refused_request_is_not_remembered(emulator: Emulator) -> None:
+def test_a_refused_publish_request_can_be_repeated_with_the_same_key(emulator: Emulator) -> None:
     """A request that failed is tried again, also with the same key."""
     missing = "projects/p/topics/later"
     with pytest.raises(grpc.RpcError, match="NOT_FOUND"):
@@ -79,7 +81,9 @@ def test_a_refused_request_is_not_remembered(emulator: Emulator) -> None:
     assert len(emulator.messages(missing)) == 1
 
 
-def test_a_request_is_forgotten_after_ten_minutes(emulator: Emulator, clock: ManualClock) -> None:
+def test_the_key_of_a_publish_request_is_forgotten_after_ten_minutes(
+    emulator: Emulator, clock: ManualClock
+) -> None:
     """The memory is limited in time."""
     publish(emulator, b"a", key="request-1")
     clock.advance(REMEMBERED_FOR - 1)
@@ -91,7 +95,7 @@ def test_a_request_is_forgotten_after_ten_minutes(emulator: Emulator, clock: Man
 
 
 @pytest.mark.parametrize("end", ["delete", "reset"])
-def test_a_request_to_a_topic_that_was_created_again_is_published(
+def test_a_repeated_publish_to_a_topic_created_again_is_published(
     emulator: Emulator, end: str
 ) -> None:
     """The memory of a topic ends with the topic: the message IDs of its messages are gone."""
@@ -107,7 +111,7 @@ def test_a_request_to_a_topic_that_was_created_again_is_published(
     assert published == 1
 
 
-def test_the_oldest_requests_are_forgotten_above_a_number(
+def test_the_number_of_remembered_publish_requests_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The memory is limited in size."""

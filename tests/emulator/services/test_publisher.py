@@ -29,8 +29,8 @@ def publish(engine: Engine, *messages: pubsub.PubsubMessage) -> list[str]:
     return list(engine.publish(pubsub.PublishRequest(topic=TOPIC, messages=messages)))
 
 
-def test_ids_are_given_in_order_of_publishing() -> None:
-    """They are decimal numbers, counted per topic."""
+def test_message_ids_are_assigned_in_publish_order() -> None:
+    """IDs are decimal numbers, counted per topic."""
     broker = Broker()
     assert broker.publish("a", "b") + broker.publish("c") == ["1", "2", "3"]
     other = f"{PROJECT}/topics/other"
@@ -39,7 +39,7 @@ def test_ids_are_given_in_order_of_publishing() -> None:
     assert broker.engine.publish(request) == ["1"]
 
 
-def test_a_message_arrives_as_it_was_published() -> None:
+def test_a_message_is_stored_as_it_was_published() -> None:
     """Data, attributes and key are unchanged. ID and time are the broker's."""
     broker = Broker(ManualClock(start=1_700_000_000.1239))
     message = pubsub.PubsubMessage(
@@ -59,7 +59,7 @@ def test_a_message_arrives_as_it_was_published() -> None:
     )
 
 
-def test_id_and_time_are_the_brokers_to_set() -> None:
+def test_publishers_cannot_set_message_id_and_publish_time() -> None:
     """Values from the publisher are replaced."""
     broker = Broker()
     forged = pubsub.PubsubMessage(data=b"data", message_id="999")
@@ -79,8 +79,8 @@ class WallClock(ManualClock):
         return self.wall
 
 
-def test_publish_times_never_go_back() -> None:
-    """This holds even if the wall clock is set back."""
+def test_publish_times_never_decrease() -> None:
+    """The rule holds even if the wall clock is set back."""
     clock = WallClock()
     broker = Broker(clock)
     for clock.wall in (1000.5, 999.0, 1001.0):
@@ -89,7 +89,7 @@ def test_publish_times_never_go_back() -> None:
     assert times == [1_000_500, 1_000_500, 1_001_000]
 
 
-def test_each_subscription_gets_its_own_copy() -> None:
+def test_each_subscription_of_a_topic_gets_its_own_copy_of_a_message() -> None:
     """An acknowledgement on one subscription does not affect the other."""
     broker = Broker()
     other = f"{PROJECT}/subscriptions/other"
@@ -99,8 +99,8 @@ def test_each_subscription_gets_its_own_copy() -> None:
     assert (broker.backlog, broker.engine.backlog(other)) == (0, 1)
 
 
-def test_a_topic_without_subscriptions_takes_messages(engine: Engine) -> None:
-    """They are dropped, and there is no error."""
+def test_a_topic_without_subscriptions_accepts_messages(engine: Engine) -> None:
+    """The messages are dropped, and there is no error."""
     engine.create_topic(pubsub.Topic(name=TOPIC))
     assert publish(engine, MESSAGE) == ["1"]
 
@@ -116,8 +116,8 @@ def test_a_topic_without_subscriptions_takes_messages(engine: Engine) -> None:
     ],
     ids=["without data", "longest key", "longest attribute", "most attributes", "trace context"],
 )
-def test_a_message_at_its_limits_is_taken(message: pubsub.PubsubMessage) -> None:
-    """It arrives unchanged."""
+def test_a_message_at_the_publish_limits_is_accepted(message: pubsub.PubsubMessage) -> None:
+    """The message arrives unchanged."""
     broker = Broker()
     publish(broker.engine, message)
     (received,) = stored(broker)
@@ -174,8 +174,10 @@ def bad_key(key: str) -> str:
         (pubsub.PubsubMessage(data=b"x", attributes={"google": "v"}), bad_key("google")),
     ],
 )
-def test_one_bad_message_refuses_the_whole_request(bad: pubsub.PubsubMessage, text: str) -> None:
-    """None of its messages is published, and no ID is used."""
+def test_one_invalid_message_refuses_the_whole_publish_request(
+    bad: pubsub.PubsubMessage, text: str
+) -> None:
+    """None of the messages is published, and no ID is used."""
     broker = Broker()
     with pytest.raises(InvalidArgument) as refused:
         publish(broker.engine, MESSAGE, bad)
@@ -195,7 +197,7 @@ def test_one_bad_message_refuses_the_whole_request(bad: pubsub.PubsubMessage, te
         (1001, too_large("message_count", 1001, 1000)),
     ],
 )
-def test_a_request_holds_one_to_a_thousand_messages(count: int, text: str) -> None:
+def test_a_publish_request_has_one_to_a_thousand_messages(count: int, text: str) -> None:
     """1,000 messages are accepted, and 1,001 are not."""
     broker = Broker()
     with pytest.raises(InvalidArgument) as refused:
@@ -214,7 +216,7 @@ def of_size(size: int) -> pubsub.PublishRequest:
     return request
 
 
-def test_a_request_has_ten_million_bytes_at_most(wire: Wire) -> None:
+def test_a_publish_request_has_ten_million_bytes_at_most(wire: Wire) -> None:
     """A larger one is refused with a code that clients do not retry."""
     wire.create()
     assert wire.call("Publish", of_size(10_000_000)).message_ids == ["1"]

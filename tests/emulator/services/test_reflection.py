@@ -27,7 +27,7 @@ def ask(channel: grpc.Channel, token: str = "", **request: Any) -> Any:
     return next(stub.ServerReflectionInfo(requests, timeout=PATIENCE, metadata=metadata))
 
 
-def test_services_are_listed_and_described(clock: ManualClock) -> None:
+def test_grpc_reflection_lists_and_describes_the_services(clock: ManualClock) -> None:
     """A tool finds the messages of a service, with Google's names."""
     with Emulator(clock=clock) as emulator, grpc.insecure_channel(emulator.endpoint) as channel:
         listed = ask(channel, list_services="").list_services_response.service
@@ -61,7 +61,7 @@ def channel() -> Iterator[grpc.Channel]:
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
-def test_the_file_of_a_symbol_is_found(channel: grpc.Channel, symbol: str) -> None:
+def test_grpc_reflection_finds_the_file_of_a_symbol(channel: grpc.Channel, symbol: str) -> None:
     answer = ask(channel, file_containing_symbol=symbol)
     assert answer.file_descriptor_response.file_descriptor_proto, answer
 
@@ -70,12 +70,14 @@ def test_the_file_of_a_symbol_is_found(channel: grpc.Channel, symbol: str) -> No
     "symbol",
     ["google.pubsub.v1.Publisher.Nothing", "google.pubsub.v1.Nothing.Publish", "Nothing", ""],
 )
-def test_an_unknown_symbol_is_not_found(channel: grpc.Channel, symbol: str) -> None:
+def test_grpc_reflection_reports_an_unknown_symbol_as_not_found(
+    channel: grpc.Channel, symbol: str
+) -> None:
     answer = ask(channel, file_containing_symbol=symbol)
     assert answer.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
 
 
-def test_both_versions_of_reflection_answer_alike(channel: grpc.Channel) -> None:
+def test_both_versions_of_grpc_reflection_give_the_same_answers(channel: grpc.Channel) -> None:
     """The messages of both versions have the same bytes."""
     request = reflection_pb2.ServerReflectionRequest(
         file_containing_symbol="google.pubsub.v1.Publisher"
@@ -92,7 +94,7 @@ def test_both_versions_of_reflection_answer_alike(channel: grpc.Channel) -> None
     assert answers[0].HasField("file_descriptor_response")
 
 
-def test_reflection_needs_a_token(clock: ManualClock) -> None:
+def test_grpc_reflection_needs_a_token(clock: ManualClock) -> None:
     """A broker with tokens does not describe itself to strangers."""
     access = Access({"ci": Principal("ci", frozenset({"test"}))})
     with (
@@ -105,7 +107,7 @@ def test_reflection_needs_a_token(clock: ManualClock) -> None:
         assert ask(channel, "ci", list_services="").list_services_response.service
 
 
-def test_the_access_log_has_reflection(caplog: pytest.LogCaptureFixture) -> None:
+def test_grpc_reflection_calls_are_in_the_access_log(caplog: pytest.LogCaptureFixture) -> None:
     """The interceptor that logs calls works with this service, too."""
     caplog.set_level(logging.INFO, "pullstream.emulator.access")
     with (
@@ -117,7 +119,7 @@ def test_the_access_log_has_reflection(caplog: pytest.LogCaptureFixture) -> None
 
 
 @pytest.mark.parametrize("rpc", RPCS, ids=lambda rpc: rpc.method)
-def test_every_rpc_is_described(rpc: Any) -> None:
+def test_grpc_reflection_describes_every_rpc(rpc: Any) -> None:
     """Requests, responses and streams are those of the table."""
     method = described(RPCS).FindServiceByName(rpc.service).methods_by_name[rpc.method]
     assert method.input_type.name == rpc.request.DESCRIPTOR.name

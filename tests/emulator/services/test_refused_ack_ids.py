@@ -133,8 +133,8 @@ def reported(server: Server, kind: Kind, ack_ids: list[str], read: Reader) -> di
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("kind", get_args(Kind))
-def test_no_client_reports_what_did_not_happen(kind: Kind, read: Reader) -> None:
-    """Requests of any size and any share of refused IDs; some leases of a key were withdrawn."""
+def test_no_client_takes_a_refused_ack_id_for_acknowledged(kind: Kind, read: Reader) -> None:
+    """Requests have any size and share of refused IDs. Some leases of a key are withdrawn."""
     for seed in range(60):
         chance = random.Random(seed)
         server = Server()
@@ -158,7 +158,7 @@ def test_no_client_reports_what_did_not_happen(kind: Kind, read: Reader) -> None
 
 
 @pytest.mark.parametrize("kind", ["acknowledge", "extend"])
-def test_a_short_request_takes_effect_and_names_every_id(kind: Kind) -> None:
+def test_a_short_request_with_refused_ack_ids_takes_effect_and_names_every_id(kind: Kind) -> None:
     """The valid IDs are named as failures that a client repeats, and the repeat succeeds."""
     server = Server()
     stale, valid = server.stale(3), server.lease(60)
@@ -169,7 +169,7 @@ def test_a_short_request_takes_effect_and_names_every_id(kind: Kind) -> None:
     assert server.taken(kind, valid, set()) == set(valid)
 
 
-def test_a_nack_with_refused_ids_has_no_effect() -> None:
+def test_a_nack_request_with_refused_ack_ids_has_no_effect() -> None:
     """The repeat of a nack that took effect would be refused."""
     server = Server()
     stale, valid = server.stale(3), server.lease(60)
@@ -182,7 +182,7 @@ def test_a_nack_with_refused_ids_has_no_effect() -> None:
 
 
 @pytest.mark.parametrize("kind", ["acknowledge", "extend"])
-def test_a_long_request_names_the_refused_ids(kind: Kind) -> None:
+def test_a_long_request_with_refused_ack_ids_takes_effect_and_names_those(kind: Kind) -> None:
     """The others take effect. Clients that do not count them as done repeat them."""
     server = Server()
     stale, valid = server.stale(50), server.lease(500)
@@ -193,8 +193,10 @@ def test_a_long_request_names_the_refused_ids(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize(("kind", "refused"), [("acknowledge", 150), ("nack", 150), ("nack", 50)])
-def test_a_request_without_room_for_names_has_no_effect(kind: Kind, refused: int) -> None:
-    """All of its IDs have failed."""
+def test_a_request_with_more_refused_ack_ids_than_an_error_can_name_has_no_effect(
+    kind: Kind, refused: int
+) -> None:
+    """All IDs of the request have failed."""
     server = Server()
     stale, valid = server.stale(refused), server.lease(500)
     error = server.call(kind, [*valid, *stale])
@@ -207,8 +209,8 @@ def test_a_request_without_room_for_names_has_no_effect(kind: Kind, refused: int
     assert server.taken(kind, [*valid, *stale[:0]], set(valid)) == set()
 
 
-def test_an_extension_with_many_refused_ids_takes_effect_and_names_some() -> None:
-    """Each repeat learns of further ones. Go's client makes five attempts for a receipt."""
+def test_an_extension_with_many_refused_ack_ids_takes_effect_and_names_some() -> None:
+    """Each repeat names further IDs. Go's client makes five attempts for a receipt."""
     server = Server()
     stale, valid = server.stale(320), server.lease(1)
     left, named = [*valid, *stale], set[str]()
@@ -223,7 +225,7 @@ def test_an_extension_with_many_refused_ids_takes_effect_and_names_some() -> Non
     assert named == set(stale)
 
 
-def test_acknowledgements_of_two_keys_do_not_wait_for_each_other() -> None:
+def test_acknowledgements_of_two_ordering_keys_do_not_wait_for_each_other() -> None:
     """Each request holds the second message of one key and the first of the other."""
     server = Server()
     server.broker.publish("x1", "x2", key="x")

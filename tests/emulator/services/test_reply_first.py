@@ -26,7 +26,7 @@ from tests.emulator.wire import PATIENCE, Wire
 RESOLUTION = 0.0001
 
 
-def test_the_publisher_itself_waits() -> None:
+def test_deliveries_to_the_publisher_s_own_connection_wait_for_its_reply() -> None:
     """The next message for the publisher may be the one that it has just published."""
 
     async def turn() -> float:
@@ -45,7 +45,9 @@ def test_the_publisher_itself_waits() -> None:
     [("a", "b", 0.0), ("", "", 0.0), ("a", "a", RECENT)],
     ids=["another connection", "connections that cannot be told", "long after"],
 )
-def test_nobody_else_waits(published: str, peer: str, later: float) -> None:
+def test_deliveries_to_other_connections_do_not_wait_for_the_publish_reply(
+    published: str, peer: str, later: float
+) -> None:
     """Other clients do not wait for a single turn of the loop."""
 
     async def turn() -> None:
@@ -78,7 +80,7 @@ def test_the_delay_begins_when_the_disk_is_done() -> None:
         asyncio.run(turn(failure))
 
 
-def test_an_idle_stream_of_the_publishers_is_reported_later(wire: Wire) -> None:
+def test_an_idle_stream_of_the_publisher_gets_the_message_after_the_reply(wire: Wire) -> None:
     """The delay is at least DELAY, counted from the call, on any machine."""
     wire.create()
     stream = wire.stream()
@@ -93,7 +95,7 @@ def test_an_idle_stream_of_the_publishers_is_reported_later(wire: Wire) -> None:
         wire.acknowledge(message.ack_id)
 
 
-def test_what_a_publish_wakes_on_other_connections_writes_before_it_is_answered() -> None:
+def test_streams_of_other_connections_write_before_the_publish_reply() -> None:
     """A waiting client receives the message earlier by the time to write the answer."""
     clock = ManualClock()
     broker = Broker(clock)

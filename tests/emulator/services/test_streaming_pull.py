@@ -31,14 +31,14 @@ def other(emulator: Emulator) -> Iterator[Wire]:
     wire.close()
 
 
-def test_the_stream_stands_before_there_is_a_message(wire: Wire) -> None:
-    """Its initial metadata show this to the client."""
+def test_a_streaming_pull_sends_its_initial_metadata_before_any_message(wire: Wire) -> None:
+    """The client learns that the stream is open."""
     wire.create()
     assert wire.stream().call.initial_metadata() is not None
 
 
-def test_messages_come_several_to_a_response(wire: Wire) -> None:
-    """A response has all waiting messages, in the order of publishing."""
+def test_a_stream_response_has_all_waiting_messages_in_order(wire: Wire) -> None:
+    """The order is that of publishing."""
     wire.create()
     wire.publish("a", "b", "c")
     response = wire.stream().next()
@@ -47,10 +47,10 @@ def test_messages_come_several_to_a_response(wire: Wire) -> None:
 
 @pytest.mark.parametrize("exactly_once", [False, True])
 @pytest.mark.parametrize("ordering", [False, True])
-def test_every_response_tells_the_subscriptions_properties(
+def test_every_stream_response_has_the_subscription_properties(
     wire: Wire, exactly_once: bool, ordering: bool
 ) -> None:
-    """This holds with and without messages, also if both properties are off."""
+    """The properties are sent with and without messages, also if both properties are off."""
     wire.create(enable_exactly_once_delivery=exactly_once, enable_message_ordering=ordering)
     wire.publish("a")
     stream = wire.stream()
@@ -65,7 +65,7 @@ def test_every_response_tells_the_subscriptions_properties(
         assert properties.message_ordering_enabled is ordering
 
 
-def test_a_change_of_the_subscription_is_reported_with_the_next_response(wire: Wire) -> None:
+def test_a_changed_subscription_property_is_in_the_next_stream_response(wire: Wire) -> None:
     """Clients raise their deadlines when exactly-once delivery is switched on."""
     wire.create()
     stream = wire.stream()
@@ -79,7 +79,7 @@ def test_a_change_of_the_subscription_is_reported_with_the_next_response(wire: W
     assert stream.next().subscription_properties.exactly_once_delivery_enabled
 
 
-def test_no_more_messages_are_outstanding_than_the_client_wants(wire: Wire) -> None:
+def test_a_stream_has_at_most_max_outstanding_messages(wire: Wire) -> None:
     """An acknowledgement or a nack makes room for the next message."""
     wire.create()
     wire.publish("a", "b", "c", "d")
@@ -94,8 +94,8 @@ def test_no_more_messages_are_outstanding_than_the_client_wants(wire: Wire) -> N
     assert stream.is_quiet()
 
 
-def test_bytes_stop_after_the_message_that_crosses_the_limit(wire: Wire) -> None:
-    """So a message larger than the limit is delivered, too."""
+def test_a_stream_delivers_the_message_that_crosses_its_byte_limit(wire: Wire) -> None:
+    """A message larger than the limit is delivered, too."""
     wire.create()
     wire.publish("x" * 500, "y" * 500, "z" * 500)
     stream = wire.stream(max_outstanding_bytes=600)
@@ -105,7 +105,9 @@ def test_bytes_stop_after_the_message_that_crosses_the_limit(wire: Wire) -> None
     assert stream.data(1) == ["z" * 500]
 
 
-def test_a_lease_that_ends_makes_room(wire: Wire, clock: ManualClock) -> None:
+def test_an_expired_lease_makes_room_in_the_flow_control_of_its_stream(
+    wire: Wire, clock: ManualClock
+) -> None:
     """A client that lost its messages receives others."""
     wire.create()
     wire.publish("a")
@@ -115,7 +117,7 @@ def test_a_lease_that_ends_makes_room(wire: Wire, clock: ManualClock) -> None:
     assert stream.data(1) == ["a"]
 
 
-def test_limits_of_zero_and_less_are_none(wire: Wire) -> None:
+def test_stream_limits_of_zero_or_less_mean_unlimited(wire: Wire) -> None:
     """The API defines this."""
     wire.create()
     wire.publish(*"abcdef")
@@ -123,7 +125,7 @@ def test_limits_of_zero_and_less_are_none(wire: Wire) -> None:
     assert stream.data(6) == list("abcdef")
 
 
-def test_two_streams_share_what_there_is(wire: Wire, other: Wire) -> None:
+def test_two_streams_share_the_messages_of_a_subscription(wire: Wire, other: Wire) -> None:
     """Each message goes to one of them. Messages that do not fit into one go to the other."""
     wire.create()
     streams = [wire.stream(max_outstanding_messages=3), other.stream(max_outstanding_messages=3)]
@@ -133,8 +135,8 @@ def test_two_streams_share_what_there_is(wire: Wire, other: Wire) -> None:
     assert sorted(first + second) == list("abcdef")
 
 
-def test_two_idle_streams_get_about_as_much(wire: Wire, other: Wire) -> None:
-    """This also holds without limits."""
+def test_two_idle_streams_get_similar_numbers_of_messages(wire: Wire, other: Wire) -> None:
+    """The rule also holds without limits."""
     wire.create()
     streams = [wire.stream(), other.stream()]
     assert all(stream.is_quiet() for stream in streams)
@@ -143,7 +145,7 @@ def test_two_idle_streams_get_about_as_much(wire: Wire, other: Wire) -> None:
         assert len(stream.next().received_messages) == 50
 
 
-def test_responses_are_smaller_than_the_clients_limit(wire: Wire) -> None:
+def test_stream_responses_are_smaller_than_the_receive_limit_of_clients(wire: Wire) -> None:
     """The official client in emulator mode refuses more than 4 MiB."""
     wire.create()
     for _ in range(5):
@@ -158,7 +160,7 @@ def test_responses_are_smaller_than_the_clients_limit(wire: Wire) -> None:
     assert count == 1005
 
 
-def test_a_response_holds_a_thousand_messages_at_most(wire: Wire) -> None:
+def test_a_stream_response_has_a_thousand_messages_at_most(wire: Wire) -> None:
     """The production service has the same limit."""
     wire.create()
     for _ in range(2):
@@ -167,7 +169,7 @@ def test_a_response_holds_a_thousand_messages_at_most(wire: Wire) -> None:
     assert [len(stream.next().received_messages) for _ in range(2)] == [1000, 1000]
 
 
-def test_an_error_for_an_extension_names_as_many_ids_as_always_fit(wire: Wire) -> None:
+def test_an_error_for_a_lease_extension_names_only_as_many_ids_as_fit(wire: Wire) -> None:
     """A broker that was restarted a thousand times has longer ack IDs."""
     wire.create(enable_exactly_once_delivery=True)
     wire.publish("x")
@@ -192,10 +194,10 @@ def wait_for_the_end(emulator: Emulator) -> None:
 @pytest.mark.parametrize(
     "how", ["cancel", "disconnect", "close_streams", "abort_streams", "bad request"]
 )
-def test_a_stream_that_ends_keeps_its_leases(
+def test_a_stream_that_ends_keeps_its_leases_until_their_deadlines(
     emulator: Emulator, wire: Wire, other: Wire, clock: ManualClock, how: str
 ) -> None:
-    """Its client may still acknowledge. Official clients cancel their stream before they do.
+    """The client may still acknowledge. Official clients cancel their stream before they do.
 
     A lease that nobody ends runs to its deadline, which counts as an attempt.
     """
@@ -223,7 +225,7 @@ def test_a_stream_that_ends_keeps_its_leases(
     assert [(m.message.data, m.delivery_attempt) for m in wire.pull()] == [(b"b", 2)]
 
 
-def test_a_stream_that_ends_keeps_its_ordering_keys_and_nothing_else(
+def test_a_stream_that_ends_blocks_only_the_ordering_keys_it_has_leased(
     emulator: Emulator, wire: Wire
 ) -> None:
     """The next message of a key waits for its leased one; all others go to other consumers."""
@@ -240,10 +242,10 @@ def test_a_stream_that_ends_keeps_its_ordering_keys_and_nothing_else(
 
 
 @pytest.mark.parametrize("how", ["cancel", "lose_reply", "abort_streams"])
-def test_a_response_that_was_not_sent_is_redelivered_at_once(
+def test_messages_of_an_unsent_stream_response_are_redelivered_at_once(
     emulator: Emulator, wire: Wire, other: Wire, how: str
 ) -> None:
-    """Its client has not seen the messages, so no attempt is counted. Sent ones stay leased."""
+    """The client has not seen the messages, so no attempt is counted. Sent ones stay leased."""
     wire.call("CreateTopic", pubsub.Topic(name=f"{TOPIC}-dead"))
     policy = pubsub.DeadLetterPolicy(dead_letter_topic=f"{TOPIC}-dead")
     wire.create(dead_letter_policy=policy)
@@ -274,8 +276,10 @@ def returning(clock: ManualClock) -> Iterator[Emulator]:
 
 
 @pytest.mark.parametrize("how", ["cancel", "disconnect", "close_streams"])
-def test_with_the_option_a_cut_stream_returns_its_leases(returning: Emulator, how: str) -> None:
-    """Its messages are available without waiting for a deadline, and no attempt is counted."""
+def test_with_return_leases_on_disconnect_a_cut_stream_returns_its_leases(
+    returning: Emulator, how: str
+) -> None:
+    """The messages are available without waiting for a deadline, and no attempt is counted."""
     wire, other = Wire(returning.endpoint), Wire(returning.endpoint)
     wire.call("CreateTopic", pubsub.Topic(name=f"{TOPIC}-dead"))
     policy = pubsub.DeadLetterPolicy(dead_letter_topic=f"{TOPIC}-dead")
@@ -296,7 +300,7 @@ def test_with_the_option_a_cut_stream_returns_its_leases(returning: Emulator, ho
     other.close()
 
 
-def test_with_the_option_streams_cut_again_and_again_never_keep_anything(
+def test_with_return_leases_on_disconnect_repeated_cuts_keep_no_leases(
     returning: Emulator,
 ) -> None:
     """A cancelled stream first looks like a half-closed one, whose leases continue."""
@@ -310,10 +314,10 @@ def test_with_the_option_streams_cut_again_and_again_never_keep_anything(
     wire.close()
 
 
-def test_a_half_closed_stream_ends_well_and_keeps_its_leases(
+def test_a_half_closed_stream_ends_with_ok_and_keeps_its_leases(
     wire: Wire, clock: ManualClock
 ) -> None:
-    """The client wants no more messages, and completes those it has."""
+    """The client wants no more messages, and completes the ones that it has."""
     wire.create()
     wire.publish("a", "b")
     stream = wire.stream(stream_ack_deadline_seconds=20)
@@ -326,8 +330,8 @@ def test_a_half_closed_stream_ends_well_and_keeps_its_leases(
     assert [m.message.data for m in wire.pull()] == [b"b"]
 
 
-def test_deleting_the_subscription_ends_its_streams(wire: Wire, other: Wire) -> None:
-    """They end with NOT_FOUND, so that clients do not reconnect."""
+def test_deleting_a_subscription_ends_its_streams_with_not_found(wire: Wire, other: Wire) -> None:
+    """The streams end with NOT_FOUND, so that clients do not reconnect."""
     wire.create()
     wire.publish("a")
     streams = [wire.stream(), other.stream()]
@@ -339,8 +343,8 @@ def test_deleting_the_subscription_ends_its_streams(wire: Wire, other: Wire) -> 
         assert stream.details() == "Resource not found (resource=billing)."
 
 
-def test_a_broker_that_stops_sends_its_clients_away_for_now(emulator: Emulator, wire: Wire) -> None:
-    """They end with UNAVAILABLE, so that clients reconnect."""
+def test_stopping_the_broker_ends_streams_with_unavailable(emulator: Emulator, wire: Wire) -> None:
+    """Clients reconnect after this code."""
     wire.create()
     stream = wire.stream()
     assert stream.is_quiet()
@@ -349,7 +353,7 @@ def test_a_broker_that_stops_sends_its_clients_away_for_now(emulator: Emulator, 
     assert stream.details() == "The broker is shutting down."
 
 
-def test_nobody_consumes_when_the_stream_has_ended(emulator: Emulator, wire: Wire) -> None:
+def test_an_ended_stream_takes_no_more_messages(emulator: Emulator, wire: Wire) -> None:
     """Messages that are published later go to other consumers."""
     wire.create()
     stream = wire.stream()
@@ -368,7 +372,7 @@ def broken_take(
 
 
 @pytest.mark.parametrize("method", ["StreamingPull", "Pull"])
-def test_a_fault_of_the_broker_is_logged_and_told(
+def test_an_internal_error_of_a_pull_or_stream_is_logged_and_returned(
     method: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """INTERNAL for the caller, without the details; the trace in the broker's log."""
@@ -391,7 +395,7 @@ def test_a_fault_of_the_broker_is_logged_and_told(
     assert "a fault of ours" in str(record.exc_info[1])
 
 
-def test_a_broker_can_be_replaced(clock: ManualClock) -> None:
+def test_an_emulator_can_serve_a_given_broker(clock: ManualClock) -> None:
     """The state that a broker serves is an argument."""
     broker = Broker(clock)
     broker.engine.create_topic(pubsub.Topic(name=TOPIC))

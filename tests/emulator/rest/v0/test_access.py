@@ -77,7 +77,7 @@ def test_an_http_request_without_a_valid_token_is_refused(
     assert Caller(endpoint, token).ask(verb, path) == (401, "unauthorized")
 
 
-def test_a_token_opens_its_projects_and_no_others(one: Caller) -> None:
+def test_a_token_gives_v0_access_to_its_own_projects_only(one: Caller) -> None:
     """The default project has no special access."""
     assert one.ask("GET", OURS) == (200, "")
     for path in (TOPIC, f"{TOPIC}?project=theirs"):
@@ -87,14 +87,14 @@ def test_a_token_opens_its_projects_and_no_others(one: Caller) -> None:
     assert Caller(one.endpoint, "t-root").ask("PUT", TOPIC) == (201, "")
 
 
-def test_a_token_may_stand_in_the_query(endpoint: str, one: Caller) -> None:
-    """The EventSource of a browser has no other way to send it."""
+def test_a_v0_token_may_be_in_the_query(endpoint: str, one: Caller) -> None:
+    """The EventSource of a browser has no other way to send the token."""
     path = one.begin()
     with one.stream(f"{path}?access_token=t-one") as stream:
         assert stream.next().name == "caught-up"
 
 
-def test_a_watch_opens_to_its_creator_only(endpoint: str, one: Caller) -> None:
+def test_a_v0_watch_can_be_opened_only_by_its_creator(endpoint: str, one: Caller) -> None:
     """Another caller with access to its topics cannot open it either."""
     path = one.begin()
     two, root = Caller(endpoint, "t-two"), Caller(endpoint, "t-root")
@@ -109,7 +109,7 @@ def test_a_watch_opens_to_its_creator_only(endpoint: str, one: Caller) -> None:
     assert one.ask("DELETE", path) == (200, "")
 
 
-def test_a_page_of_another_site_gets_nothing(one: Caller) -> None:
+def test_v0_requests_from_pages_of_other_sites_are_refused(one: Caller) -> None:
     """Browsers send the origin of a page."""
     headers = {"Sec-Fetch-Site": "cross-site"}
     assert one.ask("GET", OURS, **headers) == (403, "forbidden")
@@ -117,13 +117,13 @@ def test_a_page_of_another_site_gets_nothing(one: Caller) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v0/admin/history", "/v0/%61dmin/history", "/v0/admin/x"])
-def test_the_administration_is_not_a_projects(one: Caller, path: str) -> None:
-    """This holds although its path begins with /v0."""
+def test_a_project_token_gives_no_access_to_the_admin_api(one: Caller, path: str) -> None:
+    """The token is refused although its path begins with /v0."""
     assert one.rest.call("GET", path, **one.headers).status in (403, 404)
 
 
 @pytest.mark.parametrize(("token", "opens"), [("t-one", True), ("t-two", False), ("t-root", False)])
-def test_over_grpc_too_a_watch_opens_to_its_creator_only(
+def test_a_v0_watch_can_be_opened_over_grpc_only_by_its_creator(
     endpoint: str, one: Caller, token: str, opens: bool
 ) -> None:
     """The watch was begun over HTTP."""

@@ -61,7 +61,7 @@ def v0(emulator: Emulator) -> V0:
         ({"dedupe_node": 0}, "dedupe_node: Expected `bool | null`, got `int`"),
     ],
 )
-def test_bad_settings(v0: V0, content: Any, told: str) -> None:
+def test_invalid_v0_topic_settings_are_refused(v0: V0, content: Any, told: str) -> None:
     assert told in v0.message("PUT", TOPIC, content)
     assert v0.ok("GET", "/v0/topics")["topics"] == []
 
@@ -104,7 +104,7 @@ def test_bad_settings(v0: V0, content: Any, told: str) -> None:
         ({"records": [{"data": 1}], "create": "no"}, "create: Expected `bool | null`, got `str`"),
     ],
 )
-def test_bad_records(v0: V0, content: Any, told: str) -> None:
+def test_invalid_v0_records_are_refused(v0: V0, content: Any, told: str) -> None:
     v0.ok("PUT", TOPIC)
     assert told in v0.message("POST", TOPIC, content)
     assert v0.ok("GET", TOPIC)["head_seq"] == 0
@@ -137,13 +137,13 @@ def test_bad_records(v0: V0, content: Any, told: str) -> None:
         ({"cursor": 1}, "Object contains unknown field `cursor`"),
     ],
 )
-def test_bad_reads(v0: V0, content: Any, told: str) -> None:
+def test_invalid_v0_reads_are_refused(v0: V0, content: Any, told: str) -> None:
     v0.append(1)
     assert told in v0.message("POST", f"{TOPIC}/diff", content)
 
 
 @pytest.mark.parametrize("content", [{"limit": 10**12}, {"max_batch_bytes": 2**62}, {"limit": 0}])
-def test_what_is_too_much_is_brought_down(v0: V0, content: Any) -> None:
+def test_v0_read_limits_above_the_maximum_are_lowered(v0: V0, content: Any) -> None:
     """A limit is a maximum, so a lower one is no error."""
     v0.append(1)
     assert v0.data(**content) == [1]
@@ -159,7 +159,7 @@ def test_what_is_too_much_is_brought_down(v0: V0, content: Any) -> None:
         ({"filter": ["tag", "Eq", "x"]}, "Object contains unknown field `filter`"),
     ],
 )
-def test_bad_deletes(v0: V0, content: Any, told: str) -> None:
+def test_invalid_v0_deletes_are_refused(v0: V0, content: Any, told: str) -> None:
     v0.append(1)
     assert told in v0.message("POST", f"{TOPIC}/delete", content)
     assert v0.data() == [1]
@@ -194,7 +194,7 @@ def test_bad_deletes(v0: V0, content: Any, told: str) -> None:
         ({"source": "orders", "dest": "others", "to": 1}, "Object contains unknown field `to`"),
     ],
 )
-def test_bad_routers(v0: V0, content: Any, told: str) -> None:
+def test_invalid_v0_routers_are_refused(v0: V0, content: Any, told: str) -> None:
     v0.ok("PUT", TOPIC)
     assert told in v0.message("PUT", ROUTER, content)
     assert v0.ok("GET", "/v0/routers")["routers"] == []
@@ -231,7 +231,7 @@ def test_bad_routers(v0: V0, content: Any, told: str) -> None:
         ({"topics": {"orders": {}}, "include_data": 0}, "include_data: Expected `bool | null`"),
     ],
 )
-def test_bad_watches(v0: V0, content: Any, told: str) -> None:
+def test_invalid_v0_watches_are_refused(v0: V0, content: Any, told: str) -> None:
     v0.append(1)
     assert told in v0.message("POST", WATCH, content)
 
@@ -245,7 +245,7 @@ def test_bad_watches(v0: V0, content: Any, told: str) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("path", [TOPIC, f"{TOPIC}/diff"])
-def test_a_body_that_is_no_json(v0: V0, path: str, body: bytes) -> None:
+def test_a_v0_body_that_is_not_json_is_refused(v0: V0, path: str, body: bytes) -> None:
     v0.append(1)
     with closing(v0.rest.connect()) as connection:
         connection.request("POST", path, body)
@@ -255,14 +255,14 @@ def test_a_body_that_is_no_json(v0: V0, path: str, body: bytes) -> None:
     assert v0.data() == [1]
 
 
-def test_a_body_that_is_not_encoded_as_it_says(v0: V0) -> None:
+def test_a_v0_body_with_a_wrong_content_encoding_is_refused(v0: V0) -> None:
     v0.append(1)
     status, _, text = v0.rest.raw("POST", TOPIC, b'{"records": []}', **{"Content-Encoding": "gzip"})
     assert (status, json.loads(text)["error"]["code"]) == (400, "invalid_request")
     assert v0.data() == [1]
 
 
-def test_a_body_that_is_too_large(v0: V0) -> None:
+def test_a_v0_body_that_is_too_large_is_refused(v0: V0) -> None:
     v0.append(1)
     with closing(v0.rest.connect()) as connection:
         connection.request("POST", TOPIC, b" " * (10 * 1024 * 1024 + 1))
@@ -292,12 +292,14 @@ def test_a_body_that_is_too_large(v0: V0) -> None:
         ("PUT", "/v0/topics/cafe?project=caf%E9", "The query must be percent-encoded UTF-8"),
     ],
 )
-def test_bad_names_and_parameters(v0: V0, verb: str, path: str, told: str) -> None:
+def test_invalid_v0_names_and_query_parameters_are_refused(
+    v0: V0, verb: str, path: str, told: str
+) -> None:
     assert told in v0.message(verb, path)
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_a_body_where_none_says_anything(v0: V0, verb: str) -> None:
+def test_a_v0_body_for_a_call_without_fields_is_refused(v0: V0, verb: str) -> None:
     v0.ok("PUT", TOPIC)
     told = v0.message(verb, TOPIC, {"if_empty": True})
     assert told == "The body: Object contains unknown field `if_empty`; the fields are none."
@@ -324,7 +326,9 @@ def test_a_body_where_none_says_anything(v0: V0, verb: str) -> None:
         ("POST", "/v0/topics", (405, "method_not_allowed")),
     ],
 )
-def test_what_is_not_there(v0: V0, verb: str, path: str, refusal: tuple[int, str]) -> None:
+def test_v0_calls_for_missing_resources_are_not_found(
+    v0: V0, verb: str, path: str, refusal: tuple[int, str]
+) -> None:
     content = {"before_seq": 1} if path.endswith("/delete") else None
     assert v0.refused(verb, path, content) == refusal
     assert v0.ok("GET", "/v0/topics")["topics"] == []

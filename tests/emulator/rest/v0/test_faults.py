@@ -26,7 +26,7 @@ def v0(emulator: Emulator) -> V0:
     return V0(emulator.endpoint)
 
 
-def test_an_rpc_that_fails_on_request_fails_here(v0: V0, emulator: Emulator) -> None:
+def test_an_error_fault_of_an_rpc_affects_v0_calls(v0: V0, emulator: Emulator) -> None:
     """The status is the one that corresponds to the gRPC code, with a Retry-After header."""
     with emulator.faults.error("Append", Unavailable("Not now."), times=1):
         with closing(v0.rest.connect()) as connection:
@@ -37,7 +37,7 @@ def test_an_rpc_that_fails_on_request_fails_here(v0: V0, emulator: Emulator) -> 
         assert v0.append(2)["head_seq"] == 1
 
 
-def test_an_answer_that_is_lost_has_had_its_effect(v0: V0, emulator: Emulator) -> None:
+def test_a_v0_append_whose_reply_is_lost_takes_effect(v0: V0, emulator: Emulator) -> None:
     """A second attempt with the same key has no further effect."""
     keyed: Any = {**RECORDS, "idempotency_key": "k"}
     with emulator.faults.lose_reply("Append", times=1):
@@ -46,8 +46,13 @@ def test_an_answer_that_is_lost_has_had_its_effect(v0: V0, emulator: Emulator) -
     assert v0.data() == [1]
 
 
-def test_a_stream_that_fails_at_once_is_none(v0: V0, emulator: Emulator) -> None:
-    """It is refused like any call. A stream that fails later reports the error in an event."""
+def test_a_v0_stream_that_an_error_fault_refuses_gets_an_error_status(
+    v0: V0, emulator: Emulator
+) -> None:
+    """The stream is refused like any call.
+
+    A stream that fails later reports the error in an event.
+    """
     v0.append(1)
     path = v0.watch()
     with emulator.faults.error("Watch", Unavailable("Not now."), times=1):
@@ -60,7 +65,7 @@ def test_a_stream_that_fails_at_once_is_none(v0: V0, emulator: Emulator) -> None
         assert stream.rest()[-1].data == {"code": "unavailable", "message": "Not any more."}
 
 
-def test_an_error_of_our_own_says_so(
+def test_an_internal_error_of_a_v0_call_has_code_500_and_is_logged(
     v0: V0, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The caller gets one sentence, and the log has the traceback."""

@@ -43,7 +43,7 @@ def spaced(draw: Any, value: Any) -> str:
 
 @given(st.data())
 @settings(max_examples=40)
-def test_only_the_data_of_records_stays_text(data: st.DataObject) -> None:
+def test_loads_records_keeps_only_the_data_of_records_as_text(data: st.DataObject) -> None:
     """Everything else is parsed as JSON, wherever there is space."""
     values = data.draw(st.lists(VALUE, min_size=1, max_size=3))
     content: dict[str, Any] = {
@@ -86,7 +86,7 @@ def test_text_that_is_not_json_is_not_made_json(text: bytes) -> None:
     assert not is_json(rb'["\ud800",' + text + b"]")
 
 
-def test_what_is_written_is_one_line() -> None:
+def test_v0_json_is_written_in_one_line() -> None:
     """Texts are inserted unchanged."""
     content = {"a": 'é"\n', "b": [Raw("1.00"), Raw("[ ]")], "c": None}
     assert to_json(content) == '{"a":"é\\"\\n","b":[1.00,[ ]],"c":null}'

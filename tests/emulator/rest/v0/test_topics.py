@@ -34,8 +34,8 @@ OTHERS = {
 }
 
 
-def test_settings_left_out_are_those_by_default(v0: V0) -> None:
-    """This also holds for an existing topic. Only the durability class stays."""
+def test_omitted_v0_topic_settings_get_their_defaults(v0: V0) -> None:
+    """The defaults are also set for an existing topic. Only the durability class stays."""
     v0.ok("PUT", TOPIC, OTHERS)
     config = v0.ok("PUT", TOPIC, {})["config"]
     assert config == {
@@ -43,13 +43,13 @@ def test_settings_left_out_are_those_by_default(v0: V0) -> None:
     }  # fmt: skip
 
 
-def test_null_is_as_good_as_nothing(v0: V0) -> None:
-    """This holds for every setting."""
+def test_a_null_v0_topic_setting_is_the_same_as_an_omitted_one(v0: V0) -> None:
+    """Every setting may be null."""
     assert v0.ok("PUT", TOPIC, dict.fromkeys(SETTINGS)) == v0.ok("PUT", TOPIC) | {"created": True}
 
 
-def test_topics_are_listed_in_pages(v0: V0) -> None:
-    """They are ordered by name. Each page has the start of the next one."""
+def test_v0_topics_are_listed_in_pages(v0: V0) -> None:
+    """Topics are ordered by name. Each page has the start of the next one."""
     for name in ("aaa", "bbb:1", "ccc"):
         v0.ok("PUT", f"/v0/topics/{name}")
     first = v0.ok("GET", "/v0/topics?page_size=2")
@@ -69,15 +69,17 @@ def test_topics_are_listed_in_pages(v0: V0) -> None:
         ("a%2Fb", "a/b", "a%2Fb"),
     ],
 )
-def test_a_name_may_have_what_ids_may_not(v0: V0, written: str, name: str, topic_id: str) -> None:
-    """It is percent-encoded in the topic's ID. Answers have the plain name."""
+def test_a_v0_topic_name_may_have_characters_that_ids_may_not(
+    v0: V0, written: str, name: str, topic_id: str
+) -> None:
+    """The name is percent-encoded in the topic's ID. Answers have the plain name."""
     assert v0.ok("PUT", f"/v0/topics/{written}")["topic"] == name
     assert v0.ok("GET", "/v0/topics")["topics"][0]["topic"] == name
     listed = v0.rest.ok("GET", "/v1/projects/default/topics")["topics"]
     assert [topic["name"] for topic in listed] == [f"projects/default/topics/{topic_id}"]
 
 
-def test_a_percent_sign_of_somebody_elses_id_stays(v0: V0) -> None:
+def test_a_topic_id_with_a_percent_sign_created_elsewhere_keeps_it_in_v0(v0: V0) -> None:
     """Such an ID was not created by /v0. The topic is found by the name that a list shows."""
     v0.rest.ok("PUT", "/v1/projects/default/topics/per%2541")
     v0.append(1, topic="/v0/topics/per%2541")
@@ -85,7 +87,7 @@ def test_a_percent_sign_of_somebody_elses_id_stays(v0: V0) -> None:
     assert v0.ok("GET", "/v0/topics/per%2541")["topic"] == "per%41"
 
 
-def test_a_project_is_named_in_the_query(v0: V0) -> None:
+def test_the_project_of_a_v0_request_is_in_the_query(v0: V0) -> None:
     """Other projects do not see it. The default is the project `default`."""
     v0.ok("PUT", f"{TOPIC}?project=test")
     assert v0.refused("GET", TOPIC) == (404, "not_found")
@@ -94,7 +96,7 @@ def test_a_project_is_named_in_the_query(v0: V0) -> None:
     assert v0.rest.ok("GET", "/v1/projects/test/topics/orders")
 
 
-def test_a_full_broker_says_when_to_try_again(clock: ManualClock) -> None:
+def test_a_full_broker_answers_v0_with_retry_after(clock: ManualClock) -> None:
     """The answer has the header Retry-After."""
     with Emulator(clock=clock, rest=True, max_bytes=150) as emulator:
         v0 = V0(emulator.endpoint)

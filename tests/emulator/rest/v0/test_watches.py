@@ -66,8 +66,8 @@ def stalled(v0: V0, path: str) -> Iterator[socket.socket]:
 # ---- sessions ----------------------------------------------------------------------------------
 
 
-def test_a_session_tells_where_it_begins(v0: V0) -> None:
-    """It does so for each topic, with the name that the creator used."""
+def test_a_v0_watch_session_reports_where_it_begins(v0: V0) -> None:
+    """The answer does so for each topic, with the name that the creator used."""
     v0.append("a", "b")
     v0.append("c", topic="/v0/topics/orders:eu")
     topics = {"orders": {"from_seq": 1}, "orders:eu": {"tail": True}}
@@ -86,7 +86,7 @@ def test_a_session_tells_where_it_begins(v0: V0) -> None:
     }
 
 
-def test_a_session_of_a_topic_that_is_missing_is_refused(v0: V0) -> None:
+def test_a_v0_watch_of_a_missing_topic_is_refused(v0: V0) -> None:
     """The topic is not created."""
     content: Any = {"topics": {"orders": {}, "missing": {}}}
     v0.append("a")
@@ -94,8 +94,8 @@ def test_a_session_of_a_topic_that_is_missing_is_refused(v0: V0) -> None:
     assert v0.refused("GET", "/v0/topics/missing") == (404, "not_found")
 
 
-def test_a_session_that_was_ended_is_over(v0: V0) -> None:
-    """Its stream ends with the reason. A second end is no error."""
+def test_a_deleted_v0_watch_session_ends_its_stream(v0: V0) -> None:
+    """The stream ends with the reason. A second end is no error."""
     v0.append("a")
     path = v0.watch()
     wid = path.rpartition("/")[2]
@@ -108,8 +108,10 @@ def test_a_session_that_was_ended_is_over(v0: V0) -> None:
     assert v0.refused("GET", path) == (404, "not_found")
 
 
-def test_a_session_outlives_its_stream_for_its_time(v0: V0, clock: ManualClock) -> None:
-    """It expires exactly after its time. An open stream keeps it for ever."""
+def test_a_v0_watch_session_outlives_its_stream_until_it_expires(
+    v0: V0, clock: ManualClock
+) -> None:
+    """The session expires exactly after its time. An open stream keeps it for ever."""
     v0.append("a")
     path = v0.watch()
     with v0.stream(path) as stream:
@@ -130,8 +132,8 @@ def test_a_session_outlives_its_stream_for_its_time(v0: V0, clock: ManualClock) 
 # ---- streams -----------------------------------------------------------------------------------
 
 
-def test_a_stream_begins_with_how_to_come_back(v0: V0) -> None:
-    """Its headers prevent proxies from storing or buffering it."""
+def test_a_v0_watch_stream_begins_with_its_retry_time_and_headers(v0: V0) -> None:
+    """The headers prevent proxies from storing or buffering it."""
     v0.append("a")
     with v0.stream(v0.watch()) as stream:
         assert stream.answer.headers["Content-Type"] == "text/event-stream; charset=UTF-8"
@@ -141,7 +143,7 @@ def test_a_stream_begins_with_how_to_come_back(v0: V0) -> None:
         assert stream.retry == 2000
 
 
-def test_a_stream_brings_what_there_is_and_what_comes(v0: V0) -> None:
+def test_a_v0_watch_stream_sends_existing_and_new_records(v0: V0) -> None:
     """Each event has all its fields and an ID."""
     v0.append("a", "b", node="n", tag="t")
     with v0.stream(v0.watch()) as stream:
@@ -163,8 +165,8 @@ def test_a_stream_brings_what_there_is_and_what_comes(v0: V0) -> None:
         assert told.id != event_id
 
 
-def test_the_lines_of_an_event_are_those_that_the_guide_shows(v0: V0) -> None:
-    """They are equal byte by byte, except for number and time."""
+def test_the_lines_of_a_v0_event_equal_those_in_the_guide(v0: V0) -> None:
+    """The lines are equal byte by byte, except for number and time."""
     v0.append({"type": "comment"}, tag="t")
     path = v0.watch(heartbeat_ms=1000)
     host, port = v0.endpoint.split(":")
@@ -185,8 +187,8 @@ def test_the_lines_of_an_event_are_those_that_the_guide_shows(v0: V0) -> None:
     ]
 
 
-def test_a_silent_stream_has_heartbeats(v0: V0, clock: ManualClock) -> None:
-    """They are comments without an ID, and are sent only while there is no other event."""
+def test_an_idle_v0_watch_stream_sends_heartbeats(v0: V0, clock: ManualClock) -> None:
+    """Heartbeats are comments without an ID, and are sent only while there is no other event."""
     v0.append("a")
     with v0.stream(v0.watch(heartbeat_ms=2000)) as stream:
         stream.next_of("caught-up")
@@ -200,7 +202,7 @@ def test_a_silent_stream_has_heartbeats(v0: V0, clock: ManualClock) -> None:
         assert stream.next() == Event("hb")
 
 
-def test_another_session_may_go_on_where_one_was(v0: V0) -> None:
+def test_a_new_v0_watch_session_may_continue_at_a_cursor(v0: V0) -> None:
     """The last ID sets the positions of its topics. Others begin where the request says."""
     v0.append("a", "b")
     with v0.stream(v0.watch(limit=1)) as stream:
@@ -232,14 +234,14 @@ def test_an_event_id_of_256_topics_can_resume_c2_18(v0: V0) -> None:
     assert len(again) == 255
 
 
-def test_an_id_that_no_stream_has_sent_is_refused(v0: V0) -> None:
+def test_an_unknown_last_event_id_is_refused(v0: V0) -> None:
     """The refusal comes before anything is sent."""
     v0.append("a")
     headers = {"Last-Event-ID": "made up"}
     assert v0.refused("GET", v0.watch(), **headers) == (400, "invalid_request")
 
 
-def test_there_is_one_stream_at_a_time(v0: V0) -> None:
+def test_a_second_v0_stream_of_a_watch_ends_the_first_one(v0: V0) -> None:
     """A new stream ends the previous one, which reports the reason."""
     v0.append("a")
     path = v0.watch()
@@ -257,7 +259,7 @@ def test_there_is_one_stream_at_a_time(v0: V0) -> None:
         ({"include_data": False}, {"$tag", "$node"}),
     ],
 )
-def test_a_watch_says_how_much_of_records_it_wants(
+def test_a_v0_watch_selects_the_fields_of_records(
     v0: V0, wanted: dict[str, bool], told: set[str]
 ) -> None:
     """A diff has the same options."""
@@ -268,8 +270,8 @@ def test_a_watch_says_how_much_of_records_it_wants(
     assert ("$key" in record) == ("data" in told)
 
 
-def test_a_watch_filters_by_topic_and_node(v0: V0) -> None:
-    """It does not receive other records."""
+def test_a_v0_watch_filters_by_topic_and_node(v0: V0) -> None:
+    """The watch does not receive other records."""
     v0.append("mine", node="me", tag="x:1")
     v0.append("yours", node="you", tag="x:1")
     v0.append("other", tag="y")
@@ -286,7 +288,7 @@ def test_a_watch_filters_by_topic_and_node(v0: V0) -> None:
 @pytest.mark.parametrize(
     "accept", ["text/event-stream", "*/*", "text/*", "application/json, text/event-stream;q=0.5"]
 )
-def test_a_client_that_accepts_events_gets_them(v0: V0, accept: str) -> None:
+def test_a_client_that_accepts_event_streams_gets_a_v0_watch_stream(v0: V0, accept: str) -> None:
     """Every form of the Accept header works."""
     v0.append("a")
     with v0.stream(v0.watch(), Accept=accept) as stream:
@@ -296,14 +298,16 @@ def test_a_client_that_accepts_events_gets_them(v0: V0, accept: str) -> None:
 @pytest.mark.parametrize(
     "accept", ["application/json", "text/html", "text/event-stream;q=0, application/json", ";;,"]
 )
-def test_a_client_that_accepts_no_events_is_refused(v0: V0, accept: str) -> None:
-    """Otherwise it would wait for the end of the stream."""
+def test_a_client_that_does_not_accept_event_streams_is_refused_a_v0_watch(
+    v0: V0, accept: str
+) -> None:
+    """Otherwise the client would wait for the end of the stream."""
     v0.append("a")
     assert v0.refused("GET", v0.watch(), Accept=accept) == (406, "not_acceptable")
 
 
-def test_a_client_that_hangs_up_leaves_its_session(v0: V0) -> None:
-    """It no longer counts as a watcher."""
+def test_a_disconnected_v0_client_is_no_longer_a_watcher(v0: V0) -> None:
+    """The session stays."""
     v0.append("a")
     with v0.stream(v0.watch()) as stream:
         stream.next_of("caught-up")
@@ -311,7 +315,7 @@ def test_a_client_that_hangs_up_leaves_its_session(v0: V0) -> None:
     wait_for_watchers(v0, 0)
 
 
-def test_a_reader_that_stands_still_is_given_up(
+def test_a_v0_reader_that_stops_reading_is_disconnected(
     v0: V0, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its connection is closed. When it reconnects, it receives the records that still exist."""
@@ -358,8 +362,8 @@ def test_a_stalled_reader_costs_one_event_and_bytes_in_flight_c2_23(
     assert cost < 1.5 * size
 
 
-def test_streams_end_with_the_broker(clock: ManualClock) -> None:
-    """They report the reason, and the broker does not wait for their clients."""
+def test_v0_watch_streams_end_when_the_broker_stops(clock: ManualClock) -> None:
+    """The streams report the reason, and the broker does not wait for their clients."""
     with Emulator(clock=clock, rest=True) as emulator:
         v0 = V0(emulator.endpoint)
         v0.append("a")
@@ -369,8 +373,10 @@ def test_streams_end_with_the_broker(clock: ManualClock) -> None:
             assert [event.data["code"] for event in stream.rest()] == ["unavailable"]
 
 
-def test_a_session_of_grpc_does_not_open_here(emulator: Emulator, v0: V0) -> None:
-    """It has no options for the content of records, because it was created over gRPC."""
+def test_a_watch_session_created_over_grpc_cannot_be_opened_over_v0(
+    emulator: Emulator, v0: V0
+) -> None:
+    """The session has no options for the content of records, because it was created over gRPC."""
     v0.append("a")
     spec = feeds.WatchSpec()
     spec.topics["projects/default/topics/orders"].SetInParent()
@@ -392,8 +398,8 @@ def test_a_session_of_grpc_does_not_open_here(emulator: Emulator, v0: V0) -> Non
         (b"\xff\n", {"$bytes": b64encode(b"\xff\n").decode()}),
     ],
 )
-def test_no_data_breaks_the_lines_of_an_event(v0: V0, data: bytes, told: Any) -> None:
-    """This includes data of publishers that do not know of events."""
+def test_message_data_cannot_break_the_lines_of_a_v0_event(v0: V0, data: bytes, told: Any) -> None:
+    """The test includes data of publishers that do not know of events."""
     v0.ok("PUT", TOPIC)
     messages = [{"data": b64encode(data).decode()}]
     v0.rest.ok("POST", "/v1/projects/default/topics/orders:publish", {"messages": messages})
@@ -402,8 +408,8 @@ def test_no_data_breaks_the_lines_of_an_event(v0: V0, data: bytes, told: Any) ->
     assert record["data"] == told
 
 
-def test_between_two_events_others_have_their_turn() -> None:
-    """This also holds if the client reads fast, so that no write has to wait."""
+def test_a_v0_event_stream_yields_between_two_events() -> None:
+    """The rule also holds if the client reads fast, so that no write has to wait."""
 
     class Greedy(web.StreamResponse):
         async def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -436,7 +442,7 @@ def wait_for_memory(emulator: Emulator, least: int) -> int:
     raise AssertionError(f"watches take {taken} bytes, and not {least}")
 
 
-def test_sessions_are_refused_where_there_is_no_room_for_them() -> None:
+def test_v0_watch_sessions_beyond_the_memory_limit_are_refused() -> None:
     """The error has the limit and the remedy. The end of a session makes room."""
     with Emulator(rest=True, max_bytes=100_000) as emulator:
         v0 = V0(emulator.endpoint)
@@ -454,8 +460,8 @@ def test_sessions_are_refused_where_there_is_no_room_for_them() -> None:
         v0.watch(topics=topics)
 
 
-def test_readers_that_take_nothing_have_a_share_of_the_memory(clock: ManualClock) -> None:
-    """This holds for events of any size. Other readers still receive theirs."""
+def test_stalled_v0_readers_share_a_limited_part_of_the_memory(clock: ManualClock) -> None:
+    """The limit holds for events of any size. Other readers still receive theirs."""
     megabyte, room = "x" * 1_000_000, 40_000_000
     with Emulator(clock=clock, rest=True, max_bytes=8_100_000 + room) as emulator:
         v0 = V0(emulator.endpoint)
@@ -486,7 +492,7 @@ def test_readers_that_take_nothing_have_a_share_of_the_memory(clock: ManualClock
                 assert len(event.data["records"]) == 8
 
 
-def test_the_text_of_an_event_counts_where_it_is_longer_than_the_frame(
+def test_an_event_longer_than_its_frame_counts_with_its_text_size(
     v0: V0, emulator: Emulator
 ) -> None:
     """JSON uses six bytes for a control character."""
