@@ -39,7 +39,7 @@ class Disposition(Enum):
 
 # Disposition, message, seconds (the delay of a nacked message, or the new length of a lease), and
 # the future to resolve with the server's answer (or None).
-Outcome = tuple[Disposition, "Message", int, "AckFuture | None"]
+Settlement = tuple[Disposition, "Message", int, "AckFuture | None"]
 
 # Publishes a message to a dead-letter topic; see `ResponseBatch`.
 Reject = Callable[["Message", str, "str | None"], str]
@@ -63,10 +63,10 @@ class SettlementSink(Protocol):
     def ack_all(self, messages: list[Message]) -> None:
         """Acknowledge each of these messages."""
 
-    def put(self, outcome: Outcome) -> None:
+    def put(self, settlement: Settlement) -> None:
         """Accept a decision that has no future. Must never wait."""
 
-    def put_tracked(self, outcome: Outcome) -> None:
+    def put_tracked(self, settlement: Settlement) -> None:
         """Accept a decision with a future, which is resolved in any case."""
 
     @property
@@ -140,7 +140,7 @@ class Message:
     The messages of a response share memory. Keeping one of them keeps all of them in memory.
     """
 
-    # Set when a callback begins. `mark_unseen` deletes it again.
+    # Set when a callback begins. `clear_begun` deletes it again.
     begun: bool
     _counted_late: bool
     _is_tracked: bool
@@ -265,7 +265,7 @@ class Message:
         Raises:
             ValueError: `delay` is not between 0 and 600.
         """
-        self._give_back(delay, None)
+        self._nack(delay, None)
 
     def reject(self, reason: str, dead_letter_topic: str | None = None) -> str:
         """Publish the message to a dead-letter topic, and acknowledge it then.
@@ -347,7 +347,7 @@ class Message:
             ValueError: `delay` is not between 0 and 600.
         """
         future = AckFuture()
-        self._give_back(delay, future)
+        self._nack(delay, future)
         return future
 
     def modify_ack_deadline_with_response(self, seconds: int) -> AckFuture:
@@ -363,7 +363,7 @@ class Message:
         self._modify(seconds, future)
         return future
 
-    def _give_back(self, delay: float, future: AckFuture | None) -> None:
+    def _nack(self, delay: float, future: AckFuture | None) -> None:
         if not 0 <= require_number("delay", delay) <= 600:
             raise ValueError(f"delay is {delay}; it must be between 0 and 600 seconds")
         if self.settled is None:
@@ -374,14 +374,14 @@ class Message:
         if not 0 <= seconds <= 600:
             raise ValueError(f"seconds is {seconds}; it must be between 0 and 600")
         if seconds == 0:
-            self._give_back(0, future)
+            self._nack(0, future)
         else:
             self._put((Disposition.EXTEND, self, seconds, future))
 
-    def _put(self, outcome: Outcome) -> None:
+    def _put(self, settlement: Settlement) -> None:
         sink = self.batch.sink
-        put = sink.put if outcome[3] is None else sink.put_tracked
-        put(outcome)
+        put = sink.put if settlement[3] is None else sink.put_tracked
+        put(settlement)
 
     def __repr__(self) -> str:
         data = self.data
@@ -405,7 +405,7 @@ def ack_is_tracked(message: Message) -> bool:
 def count_late(messages: Iterable[Message]) -> int:
     """Return how many messages are settled for the first time after they lost their lease.
 
-    For the thread that counts outcomes: each message counts in one call only.
+    For the thread that counts settlements: each message counts in one call only.
     """
     count = 0
     for message in messages:
@@ -415,14 +415,14 @@ def count_late(messages: Iterable[Message]) -> int:
     return count
 
 
-def mark_unseen(messages: Iterable[Message]) -> None:
+def clear_begun(messages: Iterable[Message]) -> None:
     """Record that a callback took these messages and did not try to handle them."""
     for message in messages:
         if has_begun(message):
             del message.begun
 
 
-def give_back(messages: Iterable[Message]) -> None:
+def return_messages(messages: Iterable[Message]) -> None:
     """Return the unsettled ones of these messages to the server; for the SDK itself.
 
     If no callback has seen a message, pullstream's broker does not count a delivery attempt.

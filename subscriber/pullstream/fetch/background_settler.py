@@ -1,4 +1,4 @@
-"""Background work for fetched messages: sends outcomes and keeps leases."""
+"""Background work for fetched messages: sends settlements and keeps leases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from pullstream.ack_future import AckFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, SubscriberClosed
 from pullstream.futures import RunningFuture, ShutdownMode
-from pullstream.message import Disposition, Message, Outcome
+from pullstream.message import Disposition, Message, Settlement
 from pullstream.rpc.calls import PendingCall
 from pullstream.rpc.rpcs import DEFAULT_TIMEOUT, Rpcs
 from pullstream.runtime.process import at_exit
@@ -37,7 +37,7 @@ LONGEST_LEASE = 3600.0
 # with exactly-once delivery would refuse it.
 FIRST_HOLD = 0.5
 
-# Time limit for the last outcomes when the client is closed, in seconds.
+# Time limit for the last settlements when the client is closed, in seconds.
 FLUSH_TIME = 10.0
 
 # The window that the Linger assumes, as fetched messages have no flow control.
@@ -47,14 +47,14 @@ _numbers = itertools.count()
 
 
 class FetchedDispositions:
-    """Takes the outcomes of the messages of one fetch: the SettlementSink of these messages.
+    """Takes the settlements of one fetch: the SettlementSink of these messages.
 
-    The subscription's settler sends each outcome. The futures of acks and nacks are kept, so that
-    the end of a block can check their results. Any thread may call any method.
+    The subscription's settler sends each settlement. The futures of acks and nacks are kept, so
+    that the end of a block can check their results. Any thread may call any method.
 
     Args:
-        settler: Returns the settler; called for each outcome. Raises SubscriberClosed if the client
-            is closed.
+        settler: Returns the settler; called for each settlement. Raises SubscriberClosed if the
+            client is closed.
     """
 
     # The response of a unary pull does not report exactly-once delivery.
@@ -73,9 +73,9 @@ class FetchedDispositions:
         for message in messages:
             self.ack(message)
 
-    def put(self, outcome: Outcome) -> None:
+    def put(self, settlement: Settlement) -> None:
         """Send a settlement unless it drops the message, and log an error that is known at once."""
-        disposition, message, seconds, _ = outcome
+        disposition, message, seconds, _ = settlement
         if disposition is Disposition.DROP:
             return
         future = AckFuture()
@@ -83,14 +83,14 @@ class FetchedDispositions:
         if future.done() and future.exception() is not None:
             _log.warning("%s of %s: %s", disposition.value, message.message_id, future.exception())
 
-    def put_tracked(self, outcome: Outcome) -> None:
+    def put_tracked(self, settlement: Settlement) -> None:
         """Send a settlement; if the client is closed, fail its future with an AcknowledgeError."""
-        future = outcome[3]
+        future = settlement[3]
         assert future is not None
-        if outcome[0] is not Disposition.EXTEND:
+        if settlement[0] is not Disposition.EXTEND:
             self._futures.append(future)
         try:
-            self._settler().put_tracked(outcome)
+            self._settler().put_tracked(settlement)
         except SubscriberClosed as error:
             info = f"not sent: {error}"
             future.set_exception(AcknowledgeError(AcknowledgeStatus.OTHER, info))
@@ -102,12 +102,12 @@ class FetchedDispositions:
 
 
 class BackgroundSettler(RunningFuture):
-    """Sends the outcomes of one subscription's fetched messages, and keeps leases.
+    """Sends the settlements of one subscription's fetched messages, and keeps leases.
 
     Owns a Dispatcher, which sends; the messages whose leases are kept, behind a lock; and a thread
     that extends the leases. Any thread may call any method. It runs until the client is closed.
-    Then it sends the waiting outcomes, and returns the messages whose leases it keeps, because they
-    can no longer be settled. Then the future ends.
+    Then it sends the waiting settlements, and returns the messages whose leases it keeps, because
+    they can no longer be settled. Then the future ends.
     """
 
     ends_last = True
@@ -127,12 +127,12 @@ class BackgroundSettler(RunningFuture):
         self._thread = DueThread(clock, self._next_due, self._extend_due, name="pullstream-leaser")
         self._dispatcher.start()
         start_or_undo(self._thread, lambda: self._dispatcher.stop(FLUSH_TIME))
-        # The client may be collected before the last outcomes are sent.
+        # The client may be collected before the last settlements are sent.
         at_exit(self, BackgroundSettler.begin_close, BackgroundSettler.wait_until_done)
 
-    def put_tracked(self, outcome: Outcome) -> None:
+    def put_tracked(self, settlement: Settlement) -> None:
         """Pass a settlement to the dispatcher, which resolves its future."""
-        self._dispatcher.put_tracked(outcome)
+        self._dispatcher.put_tracked(settlement)
 
     def hold(self, messages: Sequence[Message]) -> int:
         """Keep the leases of unsettled messages until `stop_leases`.
@@ -165,7 +165,7 @@ class BackgroundSettler(RunningFuture):
         self._begin_close(FLUSH_TIME if timeout is None else min(timeout, FLUSH_TIME))
 
     def release(self) -> None:
-        """Send the waiting outcomes and end, because the client is collected.
+        """Send the waiting settlements and end, because the client is collected.
 
         The garbage collector calls this method on any thread, at any instruction. So it takes no
         lock, and leaves the work to a thread of the settler.
@@ -262,5 +262,5 @@ class BackgroundSettler(RunningFuture):
     def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
         """Do nothing: futures have the results, and the dispatcher logs them."""
 
-    def outcomes_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
+    def settlements_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
         """Do nothing: futures have the results, and the dispatcher logs them."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from pullstream.message import Disposition, Message, MessageBatch, lose, mark_unseen
+from pullstream.message import Disposition, Message, MessageBatch, clear_begun, lose
 from pullstream.runtime.callback_kinds import is_coroutine_function, refuse_awaitable
 from pullstream.runtime.repeated_errors import RepeatedErrors
 from pullstream.scheduling.scheduler import Scheduler
@@ -35,7 +35,7 @@ _FAILED = (Disposition.NACK, Disposition.DROP, Disposition.LOST)
 class CallbackListener(Protocol):
     """Carries out the actions that ordering requires. Any thread calls it, without a lock held."""
 
-    def give_back(self, messages: Sequence[Message]) -> None:
+    def return_messages(self, messages: Sequence[Message]) -> None:
         """Return to the server messages that no callback has seen."""
 
     def return_dropped(self, messages: Sequence[Message]) -> None:
@@ -123,7 +123,7 @@ class CallbackRunner:
     def give_up_held(self) -> list[Message]:
         """Stop holding messages, and return the held messages."""
         actions = self._hold.give_up()
-        held, actions.give_back = actions.give_back, []
+        held, actions.to_return = actions.to_return, []
         self._act(actions)
         return held
 
@@ -179,8 +179,8 @@ class CallbackRunner:
             self._listener.forget(actions.forget)
         if actions.acknowledge:
             MessageBatch(actions.acknowledge).ack()
-        if actions.give_back:
-            self._listener.give_back(actions.give_back)
+        if actions.to_return:
+            self._listener.return_messages(actions.to_return)
         if actions.return_dropped:
             self._listener.return_dropped(actions.return_dropped)
         if actions.due is not None:
@@ -424,7 +424,7 @@ class BatchRunner(CallbackRunner):
             failed = next((m for m in of_key if m.settled in _FAILED), None)
             if failed is not None:
                 behind = of_key[of_key.index(failed) + 1 :]
-                mark_unseen(again.intersection(behind))
+                clear_begun(again.intersection(behind))
                 self._failed(
                     failed,
                     handled=[m for m in behind if m.settled is Disposition.ACK],

@@ -1,4 +1,4 @@
-"""The dispatcher: sends the outcomes of messages to the server, and reports the results."""
+"""The dispatcher: sends the settlements to the server, and reports the results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import grpc
 
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
-from pullstream.message import Disposition, Message, Outcome, ack_ids_of, has_begun
+from pullstream.message import Disposition, Message, Settlement, ack_ids_of, has_begun
 from pullstream.rpc.calls import PendingCall
 from pullstream.rpc.rpcs import to_error
 from pullstream.runtime.process import ForkCheck, WakeUp, in_forked_child
@@ -28,10 +28,10 @@ from .outbox import MAX_IDS, Outbox
 _log = logging.getLogger("pullstream.dispatcher")
 
 # Largest number of requests in flight of each kind: acknowledgements and deadline changes. While
-# that many are in flight, outcomes gather and go out in larger requests. They also gather while the
-# number of unanswered acknowledgements reaches the ids of one full request, or the window of flow
-# control if that is larger. Reason: gRPC delivers answers on one thread of the channel, which is
-# seconds behind when a hundred subscriptions are busy. Without this limit, ten full requests of
+# that many are in flight, settlements gather and go out in larger requests. They also gather while
+# the number of unanswered acknowledgements reaches the ids of one full request, or the window of
+# flow control if that is larger. Reason: gRPC delivers answers on one thread of the channel, which
+# is seconds behind when a hundred subscriptions are busy. Without this limit, ten full requests of
 # each subscription took most of the memory.
 MAX_IN_FLIGHT = 10
 
@@ -44,18 +44,18 @@ LONGEST_LINGER = 0.1
 LONGEST_QUIET_LINGER = 0.02
 SHORTEST_LINGER = 20e-6
 
-# This many outcomes in one round are a steady flow.
+# This many settlements in one round are a steady flow.
 STEADY = 8
 
 # At most this part of flow control's window should gather, so that the server keeps sending.
 GATHERED_PART = 0.25
 
-Event = Outcome | Callable[[], None]
+Event = Settlement | Callable[[], None]
 
 
 class _Phase(Enum):
     RUNNING = "running"
-    # Waiting outcomes are still sent, and the thread waits for answers.
+    # Waiting settlements are still sent, and the thread waits for answers.
     FLUSHING = "flushing"
     # Nothing is sent, and the thread does not wait for answers.
     ABORTED = "aborted"
@@ -108,12 +108,12 @@ class DispatchListener(Protocol):
     def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
         """Handle ack ids that the server refused permanently, with the error of each."""
 
-    def outcomes_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
-        """Handle outcomes without a confirmation at the end, with the error of each ack id."""
+    def settlements_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
+        """Handle settlements without a confirmation at the end, with the error of each ack id."""
 
 
 class Linger:
-    """A delay that grows while few outcomes arrive during it, and shrinks while many do.
+    """A delay that grows while few settlements arrive during it, and shrinks while many do.
 
     Every round costs a wake-up and a call, so rounds should be long when there is little to do. But
     the server may wait for each finished message before it sends the next one. With the quiet
@@ -132,7 +132,7 @@ class Linger:
         self.seconds = SHORTEST_LINGER
 
     def learn(self, gathered: int) -> None:
-        """Adjust the delay to the number of outcomes that gathered during it."""
+        """Adjust the delay to the number of settlements that gathered during it."""
         if gathered > self._enough:
             self.seconds = max(self.seconds / 2, SHORTEST_LINGER)
         elif gathered < self._enough / 2:
@@ -141,7 +141,7 @@ class Linger:
 
 
 class Dispatcher:
-    """An actor that takes outcomes of messages, calls the server, and takes the answers.
+    """An actor that takes settlements, calls the server, and takes the answers.
 
     Owns the Outbox and the calls in flight; only its own thread touches them. Workers, the user's
     threads, the leaser and gRPC's callbacks pass events to it through its inbox. It never waits for
@@ -152,13 +152,13 @@ class Dispatcher:
 
     - A finished message is reported to the listener immediately, before the server knows it.
     - Every tracked future is resolved, at the latest by `stop`.
-    - Outcomes that could not be delivered are logged once and counted.
+    - Settlements that could not be delivered are logged once and counted.
 
     Args:
         clock: Measures time; its seconds are monotonic.
         send: Starts the call for a request. Must not wait.
         listener: Receives settled messages and ended calls, on this actor's thread.
-        max_messages: The window of flow control, which limits how long outcomes gather.
+        max_messages: The window of flow control, which limits how long settlements gather.
         longest_extension: Largest extension of a lease, in seconds.
         report_at_once: Report each answered call to the listener immediately, and not only when
             there is other work.
@@ -166,8 +166,8 @@ class Dispatcher:
     Attributes:
         exactly_once: Whether the newest response reported exactly-once delivery. The consumer's
             thread sets it; messages show it.
-        failures: Number of outcomes that could not be delivered.
-        put: Adds an outcome that nobody waits for. Any thread may call it.
+        failures: Number of settlements that could not be delivered.
+        put: Adds a settlement that nobody waits for. Any thread may call it.
     """
 
     def __init__(
@@ -189,14 +189,14 @@ class Dispatcher:
         self._outbox = Outbox(keep_for=min(KEEP_FOR, longest_extension))
         self._in_flight: dict[int, tuple[AckRequest, PendingCall]] = {}
         self._inbox: Inbox[Event] = Inbox(clock)
-        # Nearly all outcomes are acknowledgements. They have a separate queue: see `ack`.
+        # Nearly all settlements are acknowledgements. They have a separate queue: see `ack`.
         self._acks: list[Message] = []
         # Answered calls: request, error, duration in seconds. The flag says whether an answer must
         # wake the thread.
         self._answers: deque[tuple[AckRequest, RpcError | None, float]] = deque()
         self._awaits_answers = False
         self._asleep = False
-        # Set when a future waits for an answer: then outcomes do not gather.
+        # Set when a future waits for an answer: then settlements do not gather.
         self._hurry = WakeUp()
         self._phase = _Phase.RUNNING
         self._stream_ends = False
@@ -204,7 +204,7 @@ class Dispatcher:
         in_forked_child(self, Dispatcher.refuse_in_child)
         self.exactly_once = False
         self.failures = 0
-        self.put: Callable[[Outcome], None] = self._inbox.put
+        self.put: Callable[[Settlement], None] = self._inbox.put
         self._thread = threading.Thread(target=self._run, name="pullstream-dispatcher", daemon=True)
 
     def start(self) -> None:
@@ -233,14 +233,14 @@ class Dispatcher:
             self._asleep = False
             self._inbox.wake()
 
-    def put_tracked(self, outcome: Outcome) -> None:
-        """Add an outcome that has a future. Use `put` for outcomes without one.
+    def put_tracked(self, settlement: Settlement) -> None:
+        """Add a settlement that has a future. Use `put` for settlements without one.
 
         Raises:
             ForkedProcess: This is a forked child process, in which the actor's thread does not run.
         """
         self._fork.refuse_child()
-        refused = self._inbox.offer(outcome)
+        refused = self._inbox.offer(settlement)
         self._hurry.set()
         for event in refused:
             if isinstance(event, tuple) and (future := event[3]) is not None:
@@ -269,11 +269,11 @@ class Dispatcher:
         self._inbox.wake()
 
     def stop(self, timeout: float) -> None:
-        """Send the waiting outcomes, wait for the answers, and end the thread. Idempotent.
+        """Send the waiting settlements, wait for the answers, and end the thread. Idempotent.
 
         Args:
-            timeout: Seconds to wait for answers. Unanswered outcomes are then given up, and their
-                futures are resolved with an error.
+            timeout: Seconds to wait for answers. Unanswered settlements are then given up, and
+                their futures are resolved with an error.
         """
         self._inbox.put(self._flush)
         self._hurry.set()
@@ -293,7 +293,7 @@ class Dispatcher:
         return threading.current_thread() is self._thread
 
     def refuse_in_child(self) -> None:
-        """Make all later outcomes raise ForkedProcess, in a forked child without the thread."""
+        """Make all later settlements raise ForkedProcess, in a forked child without the thread."""
         # `ack` does not check the process id, because it is called for every message.
         self._acks = _ForkedList(self._fork)
         self.put = self._acks.append
@@ -313,7 +313,7 @@ class Dispatcher:
         return self._phase is _Phase.ABORTED or (self._phase is _Phase.FLUSHING and is_idle)
 
     def _next_events(self) -> list[Event]:
-        """Wait until there is work, and a little longer, so that outcomes gather."""
+        """Wait until there is work, and a little longer, so that settlements gather."""
         lanes = self._open_lanes()
         # A full lane can send nothing before one of its calls is answered, even if work is due.
         self._awaits_answers = (
@@ -330,7 +330,8 @@ class Dispatcher:
             events = self._inbox.take(self._outbox.next_due(lanes))
         self._asleep = False
         if (events or self._acks) and self._phase is _Phase.RUNNING:
-            # Most outcomes come in groups. To wake up for each one would cost more than sending it.
+            # Most settlements come in groups. To wake up for each one would cost more than sending
+            # it.
             self._hurry.wait(self._linger.seconds)
             self._hurry.clear()
             events += self._inbox.drain()
@@ -441,14 +442,14 @@ class Dispatcher:
                     or (request.purpose is Purpose.NACK and not error.may_have_succeeded)
                 ]
             if errors:
-                outcome = "may be delivered again"
+                consequence = "may be delivered again"
                 if request.is_ack and any(error.may_have_succeeded for error in errors):
-                    outcome = "may be acknowledged"
+                    consequence = "may be acknowledged"
                 _log.warning(
                     "could not %s %d messages, which %s: %s",
                     "acknowledge" if request.is_ack else "change the deadline of",
                     len(errors),
-                    outcome,
+                    consequence,
                     errors[0],
                 )
             self._listener.ack_ids_refused(request, answer.failed)
@@ -475,7 +476,7 @@ class Dispatcher:
         if sent < len(errors):
             unsent = len(errors) - sent
             _log.warning("shut down before the outcomes of %d messages were sent", unsent)
-        self._listener.outcomes_abandoned(errors)
+        self._listener.settlements_abandoned(errors)
 
 
 class _ForkedList(list[Any]):

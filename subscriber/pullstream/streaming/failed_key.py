@@ -50,7 +50,7 @@ class Actions:
             without a request to the server.
         acknowledge: Deliveries to acknowledge, because a callback handled an earlier delivery of
             the message.
-        give_back: Messages to return to the server; no callback has seen them.
+        to_return: Messages to return to the server; no callback has seen them.
         return_dropped: Dropped messages to return to the server.
         parked: Change in the number of parked messages.
         parked_bytes: Change in the bytes of the parked messages.
@@ -60,7 +60,7 @@ class Actions:
     run: list[Message] = field(default_factory=list)
     forget: list[Message] = field(default_factory=list)
     acknowledge: list[Message] = field(default_factory=list)
-    give_back: list[Message] = field(default_factory=list)
+    to_return: list[Message] = field(default_factory=list)
     return_dropped: list[Message] = field(default_factory=list)
     parked: int = 0
     parked_bytes: int = 0
@@ -221,7 +221,7 @@ class FailedKey:
 
     @property
     def can_make_room(self) -> bool:
-        """Whether `give_back_all` would return messages."""
+        """Whether `return_all` would return messages."""
         last = self._held.last
         return last is not None and self._is_blocked(last)
 
@@ -316,7 +316,7 @@ class FailedKey:
         is_blocked = self._is_blocked(position)
         if is_blocked and self.state is KeyState.GAVE_UP:
             self._put(message, position, actions)
-            self._give_back([message], actions)
+            self._return([message], actions)
         elif message_id in self._handled:
             actions.acknowledge.append(message)
         else:
@@ -363,7 +363,7 @@ class FailedKey:
                 self._move(KeyState.IN_DOUBT, self.due)
             elif self.state is KeyState.PROBED:
                 self._move(KeyState.PROBED_IN_DOUBT, self.due)
-            self._give_back(held, actions)
+            self._return(held, actions)
         else:
             self._missing.pop_before(position)
             self._restart_wait()
@@ -458,20 +458,20 @@ class FailedKey:
         blocked = self._blocked()
         if blocked and self.state in (KeyState.WAITING, KeyState.IN_DOUBT):
             self._move(KeyState.PROBED)
-            self._give_back(blocked[:1], actions)
+            self._return(blocked[:1], actions)
         else:
-            self.give_back_all(actions)
+            self.return_all(actions)
 
-    def give_back_all(self, actions: Actions) -> None:
+    def return_all(self, actions: Actions) -> None:
         """Return all messages that wait for a missing one, also to make room."""
         self._move(KeyState.GAVE_UP)
-        self._give_back(self._blocked(), actions)
+        self._return(self._blocked(), actions)
 
-    def _give_back(self, messages: Iterable[Message], actions: Actions) -> None:
+    def _return(self, messages: Iterable[Message], actions: Actions) -> None:
         for message in messages:
             self._held.remove(message)
             self._miss(message, position_of(message))
-            actions.give_back.append(message)
+            actions.to_return.append(message)
 
     def _miss(self, message: Message, position: Position) -> None:
         self._missing.add(message, position)

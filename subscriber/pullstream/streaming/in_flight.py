@@ -17,9 +17,9 @@ from pullstream.message import (
     ResponseBatch,
     ack_ids_of,
     count_late,
-    give_back,
     has_begun,
     return_dropped,
+    return_messages,
 )
 from pullstream.rpc.calls import PendingCall
 from pullstream.runtime.lifecycle import Lifecycle
@@ -113,7 +113,7 @@ class PrefetchAge:
 class InFlight:
     """The messages of one subscription, from their receipt until the server knows their outcome.
 
-    Receives the messages of each response from the reader, and the outcomes of messages from the
+    Receives the messages of each response from the reader, and the settlements from the
     Dispatcher. In between, it counts the messages for flow control, keeps their leases, and runs
     their callbacks in the order of their keys. Each of these is done by a part that this class
     creates.
@@ -144,7 +144,7 @@ class InFlight:
         fail: Ends the subscription with an error, because callbacks cannot run any more.
 
     Attributes:
-        dispatcher: Sends outcomes to the server.
+        dispatcher: Sends settlements to the server.
         leaser: Keeps the leases.
         callbacks: Runs the callbacks in the order of their keys.
         counters: For the statistics.
@@ -269,7 +269,7 @@ class InFlight:
         batch.may_be_stale = age > 0
         self._lease(batch, messages, age)
         if self._lifecycle.is_stopping:
-            self.return_unbegun(messages)
+            self.return_after_stream(messages)
             return
         # If the server does not report this property, assume ordering: keeping the order then costs
         # only time.
@@ -290,7 +290,7 @@ class InFlight:
             if not self._lifecycle.is_stopping:
                 raise
             # The shutdown began before this response was processed.
-            self.return_unbegun(messages)
+            self.return_after_stream(messages)
 
     def adopt_leases(self, ack_ids: Sequence[str], size: int) -> list[Message]:
         """Take over the leases of another process. Any thread may call this method.
@@ -414,8 +414,8 @@ class InFlight:
         if lost:
             self._leases_expired(lost)
 
-    def outcomes_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
-        """Tell the hooks which outcomes have no confirmation at the end."""
+    def settlements_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
+        """Tell the hooks which settlements have no confirmation at the end."""
         self._hooks.tell("refused", errors)
 
     # ---- leases --------------------------------------------------------------------------------
@@ -431,7 +431,7 @@ class InFlight:
         self.counters.given_up += len(messages)
         # Return them, because an expired lease would count as a delivery attempt.
         unseen = [message for message in messages if not has_begun(message)]
-        give_back(unseen)
+        return_messages(unseen)
         self.callbacks.leases_lost(unseen, None)
         ends_by = self._clock.monotonic() + self.leaser.longest_lease
         self._mark_lost(messages, released, "max_lease_duration", ends_by)
@@ -471,12 +471,12 @@ class InFlight:
 
     # ---- the order of keys (any thread) --------------------------------------------------------
 
-    def give_back(self, messages: Sequence[Message]) -> None:
+    def return_messages(self, messages: Sequence[Message]) -> None:
         """Return messages immediately, or after the end of the stream during a shutdown."""
         if self._lifecycle.is_stopping:
-            self.return_unbegun(messages)
+            self.return_after_stream(messages)
         else:
-            give_back(messages)
+            return_messages(messages)
 
     def return_dropped(self, messages: Sequence[Message]) -> None:
         """Return dropped messages; during a shutdown, let their leases expire instead."""
@@ -510,12 +510,12 @@ class InFlight:
         """Begin no more callbacks. `end_of_stream` returns the messages that have not begun."""
         self.dispatcher.stream_ends()
         # First the held messages, so that the end of a running callback does not start another one.
-        self.return_unbegun(self.callbacks.give_up_held())
-        self.return_unbegun(self.callbacks.close())
+        self.return_after_stream(self.callbacks.give_up_held())
+        self.return_after_stream(self.callbacks.close())
         # Then the messages that wait for a worker, before the wait for running callbacks.
-        self.return_unbegun(self._scheduler.shutdown() or [])
+        self.return_after_stream(self._scheduler.shutdown() or [])
 
-    def return_unbegun(self, messages: Sequence[Message]) -> None:
+    def return_after_stream(self, messages: Sequence[Message]) -> None:
         """Return messages whose callback will not begin to the server, after the end of the stream.
 
         If they were returned earlier, the server would immediately redeliver them on this stream,
@@ -527,19 +527,19 @@ class InFlight:
             if self._unbegun is not None:
                 self._unbegun += messages
                 return
-        give_back(messages)
+        return_messages(messages)
 
     def end_of_stream(self) -> None:
         """Return the messages that have not begun, as no more messages arrive."""
         self.dispatcher.stream_ended()
         with self._unbegun_lock:
             unbegun, self._unbegun = self._unbegun, None
-        give_back(unbegun or [])
+        return_messages(unbegun or [])
 
     def return_unsettled(self) -> int:
-        """Return all messages without an outcome to the server; return how many they were."""
+        """Return all messages that are not settled to the server; return how many they were."""
         unsettled = [
             message for message in self.leaser.leased_messages() if message.settled is None
         ]
-        give_back(unsettled)
+        return_messages(unsettled)
         return len(unsettled)

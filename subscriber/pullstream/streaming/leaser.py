@@ -18,7 +18,7 @@ class Leaser:
     """Owner of the leases, with a thread that extends leases before they end.
 
     Owns the LeaseTable, behind one lock. The consumer's thread adds (once per response), the
-    dispatcher's thread removes (once per batch of outcomes), and the leaser's thread extends. It
+    dispatcher's thread removes (once per batch of settlements), and the leaser's thread extends. It
     has a lock and not an inbox, because waking this thread for each response would cost more than
     all its work. The same thread ends the waits of ordering keys, during which it keeps their
     leases.

@@ -79,7 +79,7 @@ class MessagesOnHold:
         of_failed: dict[str, list[Message]] = {}
         with self._lock:
             if self._closed:
-                actions.give_back += messages
+                actions.to_return += messages
                 return actions
             for message in messages:
                 key = message.ordering_key
@@ -246,9 +246,9 @@ class MessagesOnHold:
         with self._lock:
             self._closed = True
             for queue in self._held.values():
-                actions.give_back += queue or ()
+                actions.to_return += queue or ()
             for failed in self._failed.values():
-                actions.give_back += failed.held
+                actions.to_return += failed.held
             self._count_parked(-self._parked, -self._parked_bytes, actions)
             self._held.clear()
             self._failed.clear()
@@ -315,7 +315,7 @@ class MessagesOnHold:
             self._parked > self._limits.max_messages or self._parked_bytes > self._limits.max_bytes
         ) and (first := self._parking.first) is not None:
             with self._changing(first[1], actions) as failed:
-                failed.give_back_all(actions)
+                failed.return_all(actions)
 
     def _count_parked(self, messages: int, size: int, actions: Actions) -> None:
         self._parked += messages

@@ -1,6 +1,7 @@
 """Rules for requests about messages: batching, size limits, retries.
 
-This module has no thread and no gRPC. It takes outcomes, makes requests, and takes their answers.
+This module has no thread and no gRPC. It takes settlements, makes requests, and takes their
+answers.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _OUTCOMES = (Purpose.ACK, Purpose.USER, Purpose.NACK, Purpose.RETURN)
 
 
 class Outbox:
-    """Outcomes that wait to be sent or retried, and the futures that wait for results.
+    """Settlements that wait to be sent or retried, and the futures that wait for results.
 
     Not thread-safe. Times are seconds on one monotonic clock. Every tracked future is resolved: by
     the server's answer, at the end of the retries, or by `abandon`.

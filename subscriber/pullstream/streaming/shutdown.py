@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from pullstream.futures import ShutdownMode
-from pullstream.message import give_back
+from pullstream.message import return_messages
 from pullstream.runtime.process import WakeUp
 from pullstream.scheduling.scheduler import Scheduler
 from pullstream_protocol.call_lock import CallLock
@@ -23,7 +23,7 @@ _log = logging.getLogger("pullstream.subscriber")
 FLUSH_TIMEOUT = 10.0
 
 # The part of a shutdown's time that callbacks cannot use. It is reserved to return their messages
-# and to send the last outcomes to the server. The second limit is in seconds.
+# and to send the last settlements to the server. The second limit is in seconds.
 _RESERVED_PART = 0.2
 _LONGEST_RESERVE = 2.0
 
@@ -103,7 +103,7 @@ class Shutdown:
 
     The steps: collect the messages whose callbacks have not begun; end the stream; return these
     messages; let running callbacks finish, or not, as the ShutdownDeadline says; return unsettled
-    messages; send the last outcomes to the server. All steps run, even if one of them fails.
+    messages; send the last settlements to the server. All steps run, even if one of them fails.
 
     Args:
         deadline: The time limit, and whether to wait for callbacks.
@@ -163,7 +163,7 @@ class Shutdown:
 
         def drain() -> None:
             try:
-                give_back(self._scheduler.shutdown(await_msg_callbacks=True) or [])
+                return_messages(self._scheduler.shutdown(await_msg_callbacks=True) or [])
             except Exception:
                 _log.exception("the scheduler failed to wait for its callbacks")
             drained.set()

@@ -86,7 +86,7 @@ class Rig:
     def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
         self.refused.put((request, list(failed)))
 
-    def outcomes_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
+    def settlements_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
         self.abandoned.put(errors)
 
     # ---- test methods ----------------------------------------------------------------------------

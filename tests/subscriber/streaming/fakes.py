@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import grpc
 
-from pullstream.message import Disposition, Message, Outcome, ResponseBatch
+from pullstream.message import Disposition, Message, ResponseBatch, Settlement
 from pullstream.rpc.calls import PendingCall
 from pullstream.streaming.ack_requests import AckRequest
 from pullstream_protocol.clock import SYSTEM_CLOCK
@@ -33,7 +33,7 @@ class RecordingSettlementSink:
     """Records the dispositions of messages."""
 
     def __init__(self, *, exactly_once: bool = False) -> None:
-        self.taken: list[Outcome] = []
+        self.taken: list[Settlement] = []
         self.exactly_once = exactly_once
 
     def ack(self, message: Message) -> None:
@@ -43,8 +43,8 @@ class RecordingSettlementSink:
         for message in messages:
             self.ack(message)
 
-    def put(self, outcome: Outcome) -> None:
-        self.taken.append(outcome)
+    def put(self, settlement: Settlement) -> None:
+        self.taken.append(settlement)
 
     put_tracked = put
 

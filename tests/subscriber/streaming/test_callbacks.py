@@ -73,7 +73,7 @@ class Rig:
 
     # ---- listener methods ------------------------------------------------------------------------
 
-    def give_back(self, messages: Sequence[Message]) -> None:
+    def return_messages(self, messages: Sequence[Message]) -> None:
         self.given_back += [one.ack_id for one in messages if one.settled is None]
 
     def return_dropped(self, messages: Sequence[Message]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pullstream.ack_future import AckFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
-from pullstream.message import Disposition, Message, MessageBatch, give_back
+from pullstream.message import Disposition, Message, MessageBatch, return_messages
 from pullstream.streaming import dispatcher as dispatcher_module
 from pullstream.streaming.ack_lease_keepalive import KEEP_FOR
 from pullstream.streaming.ack_requests import Purpose
@@ -230,7 +230,7 @@ def test_a_returned_message_is_reported_as_returned_and_not_as_nacked(rig: Rig) 
     unseen, seen, settled = rig.message("a"), rig.message("b"), rig.message("c")
     seen.begun = True
     settled.settled = Disposition.DROP
-    give_back([unseen, seen, settled])
+    return_messages([unseen, seen, settled])
     assert [one.settled for one in (unseen, seen)] == [Disposition.RETURN, Disposition.RETURN]
     requests = [rig.server.next_call().request for _ in range(2)]
     assert {(one.seconds, one.purpose, *one.ack_ids) for one in requests} == {

@@ -74,7 +74,7 @@ class Key(FailedKey):
     def make_room(self) -> Actions:
         """Return all messages that wait."""
         actions = Actions()
-        self.give_back_all(actions)
+        self.return_all(actions)
         return actions
 
     def run(self) -> Message:
@@ -97,7 +97,7 @@ class Key(FailedKey):
 def probed() -> Key:
     """Return a key that has returned "1" and holds "2" to "4"."""
     key = Key("1", "2", "3", "4")
-    assert ids(key.end_wait().give_back) == ["1"]
+    assert ids(key.end_wait().to_return) == ["1"]
     assert (key.state, key.due) == (PROBED, None)
     return key
 
@@ -107,7 +107,7 @@ def probed_in_doubt() -> Key:
     key = probed()
     key.accept("1")
     key.now += READER_DELAY
-    assert ids(key.get("3/again").give_back) == ["2"]
+    assert ids(key.get("3/again").to_return) == ["2"]
     assert key.state is PROBED_IN_DOUBT
     return key
 
@@ -204,21 +204,21 @@ def test_the_probe_is_waited_for_after_its_answer() -> None:
     due = key.due
     key.accept("2", comes_at=1000.0)
     assert (key.state, key.due) == (PROBED, due)
-    assert ids(key.end_wait().give_back) == ["3", "4"]
+    assert ids(key.end_wait().to_return) == ["3", "4"]
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
 def test_a_key_without_messages_to_return_gives_up() -> None:
     key = Key()
-    assert (key.end_wait().give_back, key.state, key.due) == ([], GAVE_UP, None)
+    assert (key.end_wait().to_return, key.state, key.due) == ([], GAVE_UP, None)
 
 
 def test_a_key_that_gave_up_has_no_wait() -> None:
     key = Key("1", "2")
-    assert ids(key.make_room().give_back) == ["1", "2"]
+    assert ids(key.make_room().to_return) == ["1", "2"]
     key.accept("1", "2")
     assert (key.state, key.due, len(key)) == (GAVE_UP, None, 0)
-    assert ids(key.get("3").give_back) == ["3"]
+    assert ids(key.get("3").to_return) == ["3"]
 
 
 # ---- doubt -------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_a_stale_redelivery_leads_to_a_probe(comes_at: float, now: float, due: f
     key.now = now
     assert key.get("1/again", may_be_stale=True).run == []
     assert (key.state, key.due) == (IN_DOUBT, due)
-    assert ids(key.end_wait().give_back) == ["1/again"]
+    assert ids(key.end_wait().to_return) == ["1/again"]
     assert (key.state, key.due) == (PROBED, None)
 
 
@@ -253,7 +253,7 @@ def test_a_stale_redelivery_is_held_although_the_key_gave_up() -> None:
     key.now = 10.0
     key.lose("2")
     key.accept("2")
-    assert key.get("2/again", may_be_stale=True).give_back == []
+    assert key.get("2/again", may_be_stale=True).to_return == []
     assert (key.state, key.due, key.held_ids) == (IN_DOUBT, 11.0, ["2/again"])
 
 
@@ -263,14 +263,14 @@ def test_a_stale_redelivery_allows_another_probe(start: type[Key]) -> None:
     key.get("4/again", may_be_stale=True)
     assert key.state is IN_DOUBT
     key.accept("1", "2")
-    assert len(key.end_wait().give_back) == 1
+    assert len(key.end_wait().to_return) == 1
     assert key.state is PROBED
 
 
 def test_messages_before_a_redelivered_one_are_returned() -> None:
     key = Key("1", "2")
     key.now = READER_DELAY
-    assert ids(key.get("2/again").give_back) == ["1"]
+    assert ids(key.get("2/again").to_return) == ["1"]
     assert (key.state, key.due, key.held_ids) == (IN_DOUBT, 60.0, ["2/again"])
     key.accept("1")
     assert (key.state, key.due) == (IN_DOUBT, READER_DELAY + 1.0)
@@ -281,7 +281,7 @@ def test_messages_are_returned_although_the_answer_to_a_later_nack_is_missing() 
     key.lose("3")
     key.accept("0")
     key.now = READER_DELAY
-    assert ids(key.get("2/again").give_back) == ["1"]
+    assert ids(key.get("2/again").to_return) == ["1"]
     assert (key.state, key.due) == (IN_DOUBT, None)
 
 
@@ -291,10 +291,10 @@ def test_messages_that_are_returned_after_a_probe_are_waited_for() -> None:
     key.accept("2")
     assert key.due == key.now + 1.0
     key.now += READER_DELAY
-    assert ids(key.get("4/again").give_back) == ["3/again"]
+    assert ids(key.get("4/again").to_return) == ["3/again"]
     assert key.state is PROBED_IN_DOUBT
     key.accept("3/again")
-    assert ids(key.end_wait().give_back) == ["4/again"]
+    assert ids(key.end_wait().to_return) == ["4/again"]
     assert key.state is GAVE_UP
 
 
@@ -302,7 +302,7 @@ def test_messages_that_are_returned_in_doubt_leave_the_doubt() -> None:
     key = Key("1", "2", "3")
     key.get("2/again", may_be_stale=True)
     key.now = READER_DELAY
-    assert ids(key.get("3/again").give_back) == ["1", "2/again"]
+    assert ids(key.get("3/again").to_return) == ["1", "2/again"]
     assert (key.state, key.due) == (IN_DOUBT, 1.0)
 
 
@@ -314,7 +314,7 @@ def test_a_key_that_gave_up_stays_so_when_it_returns_messages() -> None:
     key.keep("3")
     handle(key, "4")
     key.now = READER_DELAY
-    assert sorted(ids(key.get("4/again").give_back)) == ["3", "4/again"]
+    assert sorted(ids(key.get("4/again").to_return)) == ["3", "4/again"]
     assert (key.state, key.due) == (GAVE_UP, None)
 
 

@@ -252,7 +252,7 @@ def test_ending_the_waits_of_many_ordering_keys_takes_linear_work() -> None:
             nacked(hold, key[0])
 
         def work() -> None:
-            assert len(hold.waits_over(1e6).give_back) == size
+            assert len(hold.waits_over(1e6).to_return) == size
 
         return work
 

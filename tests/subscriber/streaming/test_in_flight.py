@@ -275,7 +275,7 @@ def test_messages_that_arrive_during_a_shutdown_are_returned_after_the_stream_en
         world.in_flight.end_of_stream()
         request = world.next_request()
         assert (sorted(request.ack_ids), request.purpose) == (["a", "b"], Purpose.RETURN)
-        world.in_flight.return_unbegun([])
+        world.in_flight.return_after_stream([])
     assert world.leased == []
 
 
@@ -302,7 +302,7 @@ def test_a_message_returned_after_the_stream_end_is_sent_back_at_once() -> None:
     world.lifecycle.move(SubscriptionState.CLOSING)
     world.in_flight.end_of_stream()
     with sending(world):
-        world.in_flight.return_unbegun(world.leased_messages("a"))
+        world.in_flight.return_after_stream(world.leased_messages("a"))
         assert world.next_request().ack_ids == ["a"]
 
 

@@ -82,7 +82,7 @@ def test_messages_without_an_ordering_key_are_never_held() -> None:
     """Messages without a key are never held, even several at once."""
     hold = Hold()
     offered = hold.offer([message("1"), message("2")], 0.0)
-    assert (ids(offered.run), offered.give_back, len(hold)) == (["1", "2"], [], 0)
+    assert (ids(offered.run), offered.to_return, len(hold)) == (["1", "2"], [], 0)
 
 
 def test_one_message_of_an_ordering_key_runs_and_the_others_wait_in_order() -> None:
@@ -111,13 +111,13 @@ def test_a_shutdown_takes_all_held_messages_and_none_of_them_runs() -> None:
     first = run_one(hold, "1")
     failing = run_one(hold, "2", key="failed")
     hold.nack(failing)
-    assert sorted(ids(hold.give_up().give_back)) == ["1", "2"]
+    assert sorted(ids(hold.give_up().to_return)) == ["1", "2"]
     assert len(hold) == 0
     assert hold.failed(first) == Actions()
     assert hold.lost([first], 0.0) == Actions()
     assert hold.end(first) == []
     offered = hold.offer([message("3"), *keyed("4")], 0.0)
-    assert (offered.run, ids(offered.give_back)) == ([], ["3", "4"])
+    assert (offered.run, ids(offered.to_return)) == ([], ["3", "4"])
 
 
 # ---- a failure ---------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_later_messages_of_a_key_are_held_until_its_failed_message_is_handled() 
     hold = Hold()
     failing = run_one(hold, "1", "2")
     actions = hold.nack(failing)
-    assert (actions.give_back, actions.forget, len(hold)) == ([], [], 2)
+    assert (actions.to_return, actions.forget, len(hold)) == ([], [], 2)
     (again,) = hold.receive("0/again").run
     assert again.ack_id == "0/again"
     assert hold.ack(again) == ["1"]
@@ -241,7 +241,7 @@ def test_a_redelivered_later_message_of_a_key_proves_that_the_failed_one_is_gone
     hold.nack(run_one(hold, "1", "2"))
     hold.now += READER_DELAY
     offered = hold.receive("1/again", "2/again")
-    assert (ids(offered.run), offered.give_back) == (["1/again"], [])
+    assert (ids(offered.run), offered.to_return) == (["1/again"], [])
 
 
 def test_a_first_delivery_does_not_prove_that_the_failed_message_is_gone() -> None:
@@ -258,7 +258,7 @@ def test_a_redelivery_before_the_answer_to_the_nack_does_not_prove_a_restart() -
     hold.nack(run_one(hold, "1"), taken=False)
     assert hold.receive("1/again").run == []
     assert hold.take_nack("0").due == hold.now + PROBE_AFTER
-    assert ids(hold.pass_time(PROBE_AFTER).give_back) == ["1/again"]
+    assert ids(hold.pass_time(PROBE_AFTER).to_return) == ["1/again"]
     hold.take_nack("1/again")
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
@@ -296,7 +296,7 @@ def test_a_failed_message_that_is_gone_delays_its_ordering_key_by_one_probe() ->
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
     assert hold.receive("1/again", "2/again").run == []
-    assert ids(hold.pass_time(PROBE_AFTER).give_back) == ["1/again"]
+    assert ids(hold.pass_time(PROBE_AFTER).to_return) == ["1/again"]
     hold.take_nack("1/again")
     assert ids(hold.receive("1/third", "2/third").run) == ["1/third"]
 
@@ -304,10 +304,10 @@ def test_a_failed_message_that_is_gone_delays_its_ordering_key_by_one_probe() ->
 def test_a_key_that_gave_up_waiting_returns_a_redelivery_once_after_a_pause() -> None:
     """A server may count each return as a delivery attempt."""
     hold = Hold(max_messages=1)
-    assert ids(hold.nack(run_one(hold, "1", "2")).give_back) == ["1", "2"]
+    assert ids(hold.nack(run_one(hold, "1", "2")).to_return) == ["1", "2"]
     hold.take_nack("1", "2")
-    assert hold.receive("1/again").give_back == []
-    assert ids(hold.pass_time(PROBE_AFTER).give_back) == ["1/again"]
+    assert hold.receive("1/again").to_return == []
+    assert ids(hold.pass_time(PROBE_AFTER).to_return) == ["1/again"]
     hold.take_nack("1/again")
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
@@ -317,7 +317,7 @@ def test_a_redelivery_that_may_have_been_left_unread_proves_nothing() -> None:
     hold = Hold()
     hold.nack(run_one(hold, "1"))
     assert hold.receive("1/again", may_be_stale=True).run == []
-    assert ids(hold.pass_time(PROBE_AFTER).give_back) == ["1/again"]
+    assert ids(hold.pass_time(PROBE_AFTER).to_return) == ["1/again"]
     hold.take_nack("1/again")
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
@@ -328,7 +328,7 @@ def test_messages_between_a_failed_and_a_redelivered_one_are_returned() -> None:
     hold.nack(run_one(hold, "1", "2"))
     hold.now += READER_DELAY
     offered = hold.receive("2/again")
-    assert (offered.run, ids(offered.give_back)) == ([], ["1"])
+    assert (offered.run, ids(offered.to_return)) == ([], ["1"])
     hold.take_nack("1")
     assert ids(hold.receive("1/again").run) == ["1/again"]
 
@@ -338,12 +338,12 @@ def test_after_the_wait_a_key_returns_its_oldest_held_message_and_later_the_othe
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
     assert hold.next_due() == FIRST_WAIT
-    assert ids(hold.pass_time(FIRST_WAIT).give_back) == ["1"]
+    assert ids(hold.pass_time(FIRST_WAIT).to_return) == ["1"]
     hold.take_nack("1")
-    assert ids(hold.pass_time(FIRST_WAIT).give_back) == ["2", "3"]
+    assert ids(hold.pass_time(FIRST_WAIT).to_return) == ["2", "3"]
     assert len(hold) == 0
     # From now on, messages that cannot run are not held.
-    assert ids(hold.receive("4").give_back) == ["4"]
+    assert ids(hold.receive("4").to_return) == ["4"]
 
 
 def test_no_held_message_is_lost_if_the_server_redelivers_one_message_alone() -> None:
@@ -377,7 +377,7 @@ def test_the_wait_for_a_redelivery_can_be_configured() -> None:
     assert redeliveries.wait(200.0) == 7.0
     hold = Hold(max_redelivery_wait=0)
     hold.nack(run_one(hold, "1"))
-    assert ids(hold.pass_time(0.0).give_back) == ["1"]
+    assert ids(hold.pass_time(0.0).to_return) == ["1"]
 
 
 def test_the_wait_for_a_redelivery_begins_after_the_delay_of_the_nack() -> None:
@@ -396,7 +396,7 @@ def test_a_new_message_of_a_failed_key_is_returned_soon_if_the_server_restarts_k
     assert hold.ack(again) == ["1/again"]
     hold.nack(run_one(hold, key="other"))
     assert hold.receive("5", key="other").due == hold.now + PROBE_AFTER
-    assert ids(hold.pass_time(PROBE_AFTER).give_back) == ["5"]
+    assert ids(hold.pass_time(PROBE_AFTER).to_return) == ["5"]
     hold.take_nack("5")
     assert ids(hold.receive("5/again", key="other").run) == ["5/again"]
 
@@ -568,7 +568,7 @@ def test_the_key_that_failed_first_returns_its_messages_when_too_much_is_parked(
     failing = run_one(hold, "3", "4", key="second")
     failing.settled = Disposition.NACK
     actions = hold.failed(failing)
-    assert ids(actions.give_back) == ["1", "2"]
+    assert ids(actions.to_return) == ["1", "2"]
     assert (actions.parked, len(hold)) == (0, 2)
     # Later messages of that key are returned as well.
-    assert ids(hold.receive("7", key="first").give_back) == ["7"]
+    assert ids(hold.receive("7", key="first").to_return) == ["7"]

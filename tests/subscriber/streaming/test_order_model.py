@@ -313,7 +313,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
         self.parked += actions.parked
         self.parked_bytes += actions.parked_bytes
         self.requests += [("ack", message.ack_id) for message in actions.acknowledge]
-        self.requests += [("return", message.ack_id) for message in actions.give_back]
+        self.requests += [("return", message.ack_id) for message in actions.to_return]
         self.requests += [("nack", message.ack_id) for message in actions.return_dropped]
         for message in actions.run:
             self.begin(message)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pullstream.hooks import Hooks, LeaseLoss, RequestKind
-from pullstream.message import Message, MessageBatch, mark_unseen
+from pullstream.message import Message, MessageBatch, clear_begun
 from pullstream.runtime.lifecycle import StateChange, SubscriptionState
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import RpcError
@@ -71,7 +71,7 @@ class MessageBuffer(Hooks):
                     self._filling_since = self._last_news
                 self._changed.notify_all()
         # A buffered message is not handled: returning it at the end is not a delivery attempt.
-        mark_unseen(messages)
+        clear_begun(messages)
         forget(arrival.outdated)
         for message in arrival.done:
             message.ack()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pullstream.message import give_back
+from pullstream.message import return_messages
 from pullstream.spark.session.message_buffer import MessageBuffer, forget
 from pullstream.spark.session.subscription_source import SubscriptionSource
 
@@ -48,4 +48,4 @@ class Recovery:
                 outdated = ledger.adopted(segment.seq, dict(zip(held, messages, strict=True)))
             forget(outdated)
         for segment, held in self._others:
-            give_back(feed.adopt(list(held.values()), segment.size))
+            return_messages(feed.adopt(list(held.values()), segment.size))
