@@ -69,14 +69,14 @@ class Purpose(Enum):
     KEEPALIVE = "keepalive"
 
 
-class Lane(Enum):
-    """A kind of calls with a separate limit of calls in flight."""
+class RequestKind(Enum):
+    """A kind of requests with a separate limit of calls in flight."""
 
     DEADLINES = "deadlines"
     ACKS = "acks"
 
 
-ALL_LANES = tuple(Lane)
+ALL_KINDS = tuple(RequestKind)
 
 
 @dataclass(eq=False)
@@ -89,7 +89,7 @@ class AckRequest:
         give_up_at: When to stop retrying, on the outbox's clock.
         seconds: The new deadline in seconds from now. 0 for an Acknowledge call.
         number: Counts requests in the order in which they were made.
-        out_of_turn: Whether it retries acknowledgements that were refused as too early
+        is_ordered_retry: Whether it retries acknowledgements that were refused as too early
             (OrderedAckRetry).
         sent_at: When it was last sent, on the outbox's clock.
         may_have_succeeded: Whether an earlier attempt may have taken effect: it was sent, and the
@@ -102,7 +102,7 @@ class AckRequest:
     give_up_at: float
     seconds: int = 0
     number: int = 0
-    out_of_turn: bool = False
+    is_ordered_retry: bool = False
     sent_at: float = 0.0
     may_have_succeeded: bool = False
     backoff: Backoff = field(default_factory=new_backoff)
@@ -113,9 +113,9 @@ class AckRequest:
         return self.purpose is Purpose.ACK
 
     @property
-    def lane(self) -> Lane:
-        """The kind of calls whose limit of calls in flight applies to this request."""
-        return lane_of(self.purpose)
+    def kind(self) -> RequestKind:
+        """The kind, whose limit of calls in flight applies to this request."""
+        return kind_of(self.purpose)
 
     @property
     def is_receipt(self) -> bool:
@@ -149,9 +149,9 @@ class AckRequest:
         return UnaryCall("ModifyAckDeadline", modify, timeout, metadata=metadata)
 
 
-def lane_of(purpose: Purpose) -> Lane:
-    """Return the lane of the requests with a purpose."""
-    return Lane.ACKS if purpose is Purpose.ACK else Lane.DEADLINES
+def kind_of(purpose: Purpose) -> RequestKind:
+    """Return the kind of the requests with a purpose."""
+    return RequestKind.ACKS if purpose is Purpose.ACK else RequestKind.DEADLINES
 
 
 def retry_for(purpose: Purpose, seconds: int) -> float:

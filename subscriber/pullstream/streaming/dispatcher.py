@@ -22,7 +22,7 @@ from pullstream_protocol.errors import RpcError, Unknown
 from pullstream_protocol.inbox import Inbox
 
 from .ack_lease_keepalive import KEEP_FOR
-from .ack_requests import ALL_LANES, AckRequest, AckResult, Lane, Purpose
+from .ack_requests import ALL_KINDS, AckRequest, AckResult, Purpose, RequestKind
 from .outbox import MAX_IDS, Outbox
 
 _log = logging.getLogger("pullstream.dispatcher")
@@ -197,7 +197,7 @@ class Dispatcher:
         self._awaits_answers = False
         self._asleep = False
         # Set when a future waits for an answer: then settlements do not gather.
-        self._hurry = WakeUp()
+        self._send_now = WakeUp()
         self._phase = _Phase.RUNNING
         self._stream_ends = False
         self._fork = ForkCheck()
@@ -241,7 +241,7 @@ class Dispatcher:
         """
         self._fork.refuse_child()
         refused = self._inbox.offer(settlement)
-        self._hurry.set()
+        self._send_now.set()
         for event in refused:
             if isinstance(event, tuple) and (future := event[3]) is not None:
                 info = "not sent: the subscription is shut down"
@@ -276,7 +276,7 @@ class Dispatcher:
                 their futures are resolved with an error.
         """
         self._inbox.put(self._flush)
-        self._hurry.set()
+        self._send_now.set()
         self._thread.join(timeout)
         if self._thread.is_alive():
             self._inbox.put(self._abort)
@@ -314,26 +314,26 @@ class Dispatcher:
 
     def _next_events(self) -> list[Event]:
         """Wait until there is work, and a little longer, so that settlements gather."""
-        lanes = self._open_lanes()
-        # A full lane can send nothing before one of its calls is answered, even if work is due.
+        kinds = self._open_kinds()
+        # Of a full kind nothing can be sent before one of its calls is answered, even if it is due.
         self._awaits_answers = (
-            len(lanes) < len(ALL_LANES)
+            len(kinds) < len(ALL_KINDS)
             or self._report_at_once
             or self._phase is not _Phase.RUNNING
-            or self._outbox.has_somebody_waiting
+            or self._outbox.has_futures
             or any(request.is_awaited for request, _ in self._in_flight.values())
         )
         self._asleep = True
         if self._acks or self._answers:
             events = self._inbox.drain()
         else:
-            events = self._inbox.take(self._outbox.next_due(lanes))
+            events = self._inbox.take(self._outbox.next_due(kinds))
         self._asleep = False
         if (events or self._acks) and self._phase is _Phase.RUNNING:
             # Most settlements come in groups. To wake up for each one would cost more than sending
             # it.
-            self._hurry.wait(self._linger.seconds)
-            self._hurry.clear()
+            self._send_now.wait(self._linger.seconds)
+            self._send_now.clear()
             events += self._inbox.drain()
             self._linger.learn(len(events) + len(self._acks))
         return events
@@ -376,18 +376,18 @@ class Dispatcher:
         if acked or nacked or dropped or returned:
             self._listener.mark_settled(acked, nacked, dropped, returned)
 
-    def _open_lanes(self) -> Collection[Lane]:
-        """Return the lanes in which a call may begin before another one is answered."""
+    def _open_kinds(self) -> Collection[RequestKind]:
+        """Return the kinds of which a call may begin before another one is answered."""
         acks = [len(request.ack_ids) for request, _ in self._in_flight.values() if request.is_ack]
         changes = len(self._in_flight) - len(acks)
         may_ack = len(acks) < MAX_IN_FLIGHT and sum(acks) < self._max_acks_in_flight
         if changes < MAX_IN_FLIGHT and not self._stream_ends:
-            return ALL_LANES if may_ack else (Lane.DEADLINES,)
-        return (Lane.ACKS,) if may_ack else ()
+            return ALL_KINDS if may_ack else (RequestKind.DEADLINES,)
+        return (RequestKind.ACKS,) if may_ack else ()
 
     def _send_requests(self) -> None:
         while True:
-            request = self._outbox.next_request(self._clock.monotonic(), self._open_lanes())
+            request = self._outbox.next_request(self._clock.monotonic(), self._open_kinds())
             if request is None:
                 return
             try:

@@ -85,11 +85,11 @@ class Leaser:
     def wake_by(self, due: float) -> None:
         """Call `waits_over` at the time `due`, or earlier."""
         with self._lock.once:
-            sooner = self._look_by(due)
+            sooner = self._set_wake(due)
         if sooner:
             self._thread.wake()
 
-    def _look_by(self, due: float) -> bool:
+    def _set_wake(self, due: float) -> bool:
         """Note a due time, under the lock; return whether the thread must be woken for it."""
         sooner = self._next_wake is None or due < self._next_wake
         if sooner:
@@ -99,7 +99,7 @@ class Leaser:
     def add_leases(self, batch: ResponseBatch, messages: list[Message], age: int = 0) -> None:
         """Add the messages of one response, whose leases began at most `age` seconds ago."""
         with self._lock.once:
-            sooner = self._look_by(self._table.add_leases(batch, messages, batch.received_at, age))
+            sooner = self._set_wake(self._table.add_leases(batch, messages, batch.received_at, age))
         if sooner:
             self._thread.wake()
 
@@ -154,4 +154,4 @@ class Leaser:
         next_wait = self._waits_over(now)
         if next_wait is not None:
             with self._lock.once:
-                self._look_by(next_wait)
+                self._set_wake(next_wait)

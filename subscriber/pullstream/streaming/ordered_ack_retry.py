@@ -46,29 +46,29 @@ class OrderedAckRetry:
     """
 
     def __init__(self) -> None:
-        self._places: dict[str, _FirstSent] = {}
+        self._first_sent: dict[str, _FirstSent] = {}
         self._under_way: Sequence[str] = ()
         self._due = math.inf
         self._while_answered = Backoff(*_WHILE_ANSWERED)
         self._while_away = Backoff(*_WHILE_AWAY)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._first_sent)
 
     @property
     def due(self) -> float:
         """Time of the next request; infinite while one is in flight, or if nothing waits."""
-        return math.inf if self._under_way or not self._places else self._due
+        return math.inf if self._under_way or not self._first_sent else self._due
 
     @property
     def unsent(self) -> int:
         """Number of waiting acknowledgements that are not in flight."""
-        return len(self._places) - len(self._under_way)
+        return len(self._first_sent) - len(self._under_way)
 
     @property
     def ack_ids(self) -> list[str]:
         """All waiting ack ids, in the order in which they were first sent."""
-        return sorted(self._places, key=self._places.__getitem__)
+        return sorted(self._first_sent, key=self._first_sent.__getitem__)
 
     def add_refused(
         self,
@@ -91,13 +91,13 @@ class OrderedAckRetry:
         Returns:
             How many of them are new.
         """
-        before = len(self._places)
+        before = len(self._first_sent)
         for index, ack_id in enumerate(ack_ids):
-            place = self._places.setdefault(ack_id, _FirstSent(number, index, give_up_at))
-            place.may_have_succeeded |= may_have_succeeded
+            first_sent = self._first_sent.setdefault(ack_id, _FirstSent(number, index, give_up_at))
+            first_sent.may_have_succeeded |= may_have_succeeded
         if not before:
             self._due = now + self._while_answered.next_pause()
-        return len(self._places) - before
+        return len(self._first_sent) - before
 
     def mark_sent(self, ack_ids: Sequence[str]) -> None:
         """Note that a request with these ack ids is in flight."""
@@ -106,7 +106,11 @@ class OrderedAckRetry:
     @property
     def in_doubt(self) -> set[str]:
         """Ack ids for which an attempt may have taken effect."""
-        return {ack_id for ack_id, place in self._places.items() if place.may_have_succeeded}
+        return {
+            ack_id
+            for ack_id, first_sent in self._first_sent.items()
+            if first_sent.may_have_succeeded
+        }
 
     def record_answer(
         self, now: float, too_early: Iterable[str], in_doubt: Iterable[str], *, is_away: bool
@@ -124,15 +128,15 @@ class OrderedAckRetry:
         """
         staying = {*too_early, *in_doubt}
         for ack_id in in_doubt:
-            self._places[ack_id].may_have_succeeded = True
-        gone = [ack_id for ack_id in self._under_way if ack_id not in staying]
-        late = [ack_id for ack_id in staying if self._places[ack_id].give_up_at <= now]
-        if gone:
+            self._first_sent[ack_id].may_have_succeeded = True
+        ended = [ack_id for ack_id in self._under_way if ack_id not in staying]
+        late = [ack_id for ack_id in staying if self._first_sent[ack_id].give_up_at <= now]
+        if ended:
             self._while_answered.reset()
         if not is_away:
             self._while_away.reset()
-        for ack_id in (*gone, *late):
-            del self._places[ack_id]
+        for ack_id in (*ended, *late):
+            del self._first_sent[ack_id]
         self._under_way = ()
         pauses = self._while_away if is_away else self._while_answered
         self._due = now + pauses.next_pause()
@@ -140,5 +144,5 @@ class OrderedAckRetry:
 
     def clear(self) -> None:
         """Forget all acknowledgements."""
-        self._places.clear()
+        self._first_sent.clear()
         self._under_way = ()

@@ -19,13 +19,13 @@ from pullstream_protocol.errors import RpcError
 from .ack_lease_keepalive import AckLeaseKeepalive
 from .ack_requests import (
     ACK_RETRY_FOR,
-    ALL_LANES,
+    ALL_KINDS,
     AckRequest,
     AckResult,
-    Lane,
     Purpose,
+    RequestKind,
     after_doubt,
-    lane_of,
+    kind_of,
     new_backoff,
     read_ack_result,
     retry_for,
@@ -50,7 +50,7 @@ class Outbox:
     Not thread-safe. Times are seconds on one monotonic clock. Every tracked future is resolved: by
     the server's answer, at the end of the retries, or by `abandon`.
 
-    Acknowledgements and deadline changes have separate lanes, so that one continues while the other
+    Acknowledgements and deadline changes are separate kinds, so that one continues while the other
     is full: leases must be extended even while the server accepts no acknowledgements.
 
     Args:
@@ -65,23 +65,23 @@ class Outbox:
         self._keepalive = AckLeaseKeepalive(keep_for)
         # (purpose, seconds) -> ids, in the order of arrival.
         self._pending: dict[tuple[Purpose, int], list[str]] = {}
-        self._retries: dict[Lane, DueQueue[AckRequest]] = {
-            Lane.DEADLINES: DueQueue(),
-            Lane.ACKS: DueQueue(),
+        self._retries: dict[RequestKind, DueQueue[AckRequest]] = {
+            RequestKind.DEADLINES: DueQueue(),
+            RequestKind.ACKS: DueQueue(),
         }
         self._numbers = itertools.count()
         # Acknowledgements to retry when earlier ones have succeeded.
-        self._out_of_turn = OrderedAckRetry()
+        self._ordered_retry = OrderedAckRetry()
         self._futures: dict[tuple[Purpose, int, str], list[AckFuture]] = {}
         self.unanswered: int = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits to be sent, now or later."""
-        return not (self._pending or self._out_of_turn or any(self._retries.values()))
+        return not (self._pending or self._ordered_retry or any(self._retries.values()))
 
     @property
-    def has_somebody_waiting(self) -> bool:
+    def has_futures(self) -> bool:
         """Whether a future waits for a result."""
         return bool(self._futures)
 
@@ -112,48 +112,52 @@ class Outbox:
         """
         self._futures.setdefault((purpose, seconds, ack_id), []).append(future)
 
-    def next_request(self, now: float, lanes: Collection[Lane] = ALL_LANES) -> AckRequest | None:
+    def next_request(
+        self, now: float, kinds: Collection[RequestKind] = ALL_KINDS
+    ) -> AckRequest | None:
         """Return the next request to send, within the size limits; None if nothing is due.
 
         Args:
             now: The present time.
-            lanes: The lanes that are open.
+            kinds: The kinds that are open.
         """
-        unsent = () if Lane.ACKS in lanes else self._pending.get((Purpose.ACK, 0), ())
+        unsent = () if RequestKind.ACKS in kinds else self._pending.get((Purpose.ACK, 0), ())
         # Copied to a list, because `add_ack_ids` changes the collections that the iterator reads.
         for ack_ids in list(self._keepalive.due_ack_ids(now, unsent)):
             self.add_ack_ids(Purpose.KEEPALIVE, ack_ids, self._keepalive.seconds)
         request = (
-            self._next_retry(now, lanes)
-            or self._next_out_of_turn(now, lanes)
-            or self._next_pending(now, lanes)
+            self._next_retry(now, kinds)
+            or self._next_ordered_retry(now, kinds)
+            or self._next_pending(now, kinds)
         )
         if request is not None:
             request.sent_at = now
-            if request.is_ack and not request.out_of_turn:
+            if request.is_ack and not request.is_ordered_retry:
                 self._keepalive.track_sent(request, now)
         return request
 
-    def _next_out_of_turn(self, now: float, lanes: Collection[Lane]) -> AckRequest | None:
-        if Lane.ACKS not in lanes or now < self._out_of_turn.due:
+    def _next_ordered_retry(self, now: float, kinds: Collection[RequestKind]) -> AckRequest | None:
+        if RequestKind.ACKS not in kinds or now < self._ordered_retry.due:
             return None
-        ack_ids = self._out_of_turn.ack_ids
-        request = AckRequest(Purpose.ACK, ack_ids[: _fitting(ack_ids)], math.inf, out_of_turn=True)
-        self._out_of_turn.mark_sent(request.ack_ids)
+        ack_ids = self._ordered_retry.ack_ids
+        request = AckRequest(
+            Purpose.ACK, ack_ids[: _fitting(ack_ids)], math.inf, is_ordered_retry=True
+        )
+        self._ordered_retry.mark_sent(request.ack_ids)
         return request
 
-    def _next_retry(self, now: float, lanes: Collection[Lane]) -> AckRequest | None:
+    def _next_retry(self, now: float, kinds: Collection[RequestKind]) -> AckRequest | None:
         # Deadline changes come first.
-        for lane, retries in self._retries.items():
-            if lane in lanes:
+        for kind, retries in self._retries.items():
+            if kind in kinds:
                 for request in retries.pop_due(now):
                     return request
         return None
 
-    def _next_pending(self, now: float, lanes: Collection[Lane]) -> AckRequest | None:
-        for kind, ack_ids in self._pending.items():
-            purpose, seconds = kind
-            if lane_of(purpose) not in lanes:
+    def _next_pending(self, now: float, kinds: Collection[RequestKind]) -> AckRequest | None:
+        for key, ack_ids in self._pending.items():
+            purpose, seconds = key
+            if kind_of(purpose) not in kinds:
                 continue
             fitting = _fitting(ack_ids)
             give_up_at = now + retry_for(purpose, seconds)
@@ -161,23 +165,23 @@ class Outbox:
             request.number = next(self._numbers)
             rest = ack_ids[fitting:]
             # Removed and inserted again, so that the kinds of requests take turns.
-            del self._pending[kind]
+            del self._pending[key]
             if rest:
-                self._pending[kind] = rest
+                self._pending[key] = rest
             return request
         return None
 
-    def next_due(self, lanes: Collection[Lane] = ALL_LANES) -> float | None:
-        """Return when a retry of an open lane or an extension of kept leases is due, or None.
+    def next_due(self, kinds: Collection[RequestKind] = ALL_KINDS) -> float | None:
+        """Return when a retry of an open kind or an extension of kept leases is due, or None.
 
         Args:
-            lanes: The lanes that are open.
+            kinds: The kinds that are open.
         """
-        retries = (each.next_due() for lane, each in self._retries.items() if lane in lanes)
+        retries = (each.next_due() for kind, each in self._retries.items() if kind in kinds)
         times = [due for due in retries if due is not None]
-        if Lane.ACKS in lanes:
-            times.append(self._out_of_turn.due)
-        if Lane.DEADLINES in lanes:
+        if RequestKind.ACKS in kinds:
+            times.append(self._ordered_retry.due)
+        if RequestKind.DEADLINES in kinds:
             times.append(self._keepalive.next_due())
         due = min(times, default=math.inf)
         return None if due == math.inf else due
@@ -197,13 +201,13 @@ class Outbox:
         if request.purpose is Purpose.KEEPALIVE:
             return AckResult()
         answer = read_ack_result(request.ack_ids, error)
-        asked, in_doubt = len(request.ack_ids), self._in_doubt(request)
+        sent, in_doubt = len(request.ack_ids), self._in_doubt(request)
         if not request.is_ack:
             # Leases have no order.
             answer.retry += answer.too_early
             answer.too_early = []
         names_some = bool(answer.failed or answer.too_early)
-        if answer.unnamed and (request.out_of_turn or not names_some):
+        if answer.unnamed and (request.is_ordered_retry or not names_some):
             # Without the pause of a retry, the same request would be repeated over and over.
             again = {*answer.retry, *answer.unnamed}
             answer.retry = [ack_id for ack_id in request.ack_ids if ack_id in again]
@@ -214,20 +218,20 @@ class Outbox:
         self._split(request, answer.split, in_doubt, now)
         for ack_id in in_doubt.intersection(answer.failed):
             answer.failed[ack_id] = after_doubt(answer.failed[ack_id])
-        if request.out_of_turn:
-            staying = self._stay_out_of_turn(answer, error, now)
+        if request.is_ordered_retry:
+            staying = self._keep_for_ordered_retry(answer, error, now)
         else:
             staying = self._try_again(request, answer, error, now)
         for ack_id, failure in answer.failed.items():
             self._resolve(request, ack_id, failure)
         if request.is_ack:
-            self.unanswered -= asked - staying - len(answer.split)
+            self.unanswered -= sent - staying - len(answer.split)
         return answer
 
     def _in_doubt(self, request: AckRequest) -> set[str]:
         """Return the ids of a request for which an earlier attempt may have taken effect."""
-        if request.out_of_turn:
-            return self._out_of_turn.in_doubt.intersection(request.ack_ids)
+        if request.is_ordered_retry:
+            return self._ordered_retry.in_doubt.intersection(request.ack_ids)
         return set(request.ack_ids) if request.may_have_succeeded else set()
 
     def _split(
@@ -237,9 +241,9 @@ class Outbox:
             return
         half = len(ack_ids) // 2
         for part in (ack_ids[:half], ack_ids[half:]):
-            smaller = replace(request, ack_ids=part, backoff=new_backoff(), out_of_turn=False)
+            smaller = replace(request, ack_ids=part, backoff=new_backoff(), is_ordered_retry=False)
             smaller.may_have_succeeded = not in_doubt.isdisjoint(part)
-            if request.out_of_turn:
+            if request.is_ordered_retry:
                 smaller.give_up_at = now + ACK_RETRY_FOR
             self._send_at(now, smaller)
 
@@ -267,14 +271,14 @@ class Outbox:
             self._keepalive.untrack(request)
         staying = len(answer.retry) + len(answer.unnamed)
         if answer.too_early:
-            staying += self._out_of_turn.add_refused(
+            staying += self._ordered_retry.add_refused(
                 answer.too_early,
                 request.number,
                 now,
                 request.give_up_at,
                 may_have_succeeded=was_in_doubt,
             )
-            self._keepalive.track_added(self._out_of_turn, now)
+            self._keepalive.track_added(self._ordered_retry, now)
         return staying
 
     def _give_up(self, answer: AckResult, ack_ids: list[str], error: RpcError | None) -> None:
@@ -283,11 +287,13 @@ class Outbox:
         answer.failed.update(dict.fromkeys(ack_ids, failure))
         ack_ids.clear()
 
-    def _stay_out_of_turn(self, answer: AckResult, error: RpcError | None, now: float) -> int:
+    def _keep_for_ordered_retry(self, answer: AckResult, error: RpcError | None, now: float) -> int:
         again = answer.retry + answer.too_early
         is_away = bool(answer.retry) and not answer.names_ids
-        refused = set(answer.too_early) - self._out_of_turn.in_doubt
-        late = self._out_of_turn.record_answer(now, answer.too_early, answer.retry, is_away=is_away)
+        refused = set(answer.too_early) - self._ordered_retry.in_doubt
+        late = self._ordered_retry.record_answer(
+            now, answer.too_early, answer.retry, is_away=is_away
+        )
         info = f"refused until its time was up: {error}"
         for ack_id in late:
             answer.failed[ack_id] = (
@@ -295,8 +301,8 @@ class Outbox:
                 if ack_id in refused
                 else unconfirmed(f"not answered in time: {error}")
             )
-        if not self._out_of_turn:
-            self._keepalive.untrack(self._out_of_turn)
+        if not self._ordered_retry:
+            self._keepalive.untrack(self._ordered_retry)
         return len(again) - len(late)
 
     def record_failure(self, request: AckRequest, info: str) -> AckResult:
@@ -305,8 +311,8 @@ class Outbox:
         answer = AckResult(failed=dict.fromkeys(request.ack_ids, unsent))
         for ack_id in self._in_doubt(request):
             answer.failed[ack_id] = after_doubt(unsent)
-        if request.out_of_turn:
-            self._out_of_turn.record_answer(request.sent_at, (), (), is_away=True)
+        if request.is_ordered_retry:
+            self._ordered_retry.record_answer(request.sent_at, (), (), is_away=True)
         else:
             self._keepalive.untrack(request)
         for ack_id, failure in answer.failed.items():
@@ -331,36 +337,36 @@ class Outbox:
         unanswered = unconfirmed(f"sent, but {why} before the server confirmed it")
         waiting = [request for retries in self._retries.values() for request in retries.items()]
         in_doubt = [*in_flight, *(request for request in waiting if request.may_have_succeeded)]
-        out_of_turn = AckRequest(Purpose.ACK, self._out_of_turn.ack_ids, math.inf)
-        doubtful_out_of_turn = AckRequest(Purpose.ACK, list(self._out_of_turn.in_doubt), math.inf)
+        ordered = AckRequest(Purpose.ACK, self._ordered_retry.ack_ids, math.inf)
+        doubtful_ordered = AckRequest(Purpose.ACK, list(self._ordered_retry.in_doubt), math.inf)
         # An id may have several requests. Then the last error here counts.
         errors: dict[tuple[Purpose, int, str], AcknowledgeError] = {}
         for (purpose, seconds), ack_ids in self._pending.items():
             errors.update(dict.fromkeys(((purpose, seconds, i) for i in ack_ids), unsent))
-        for request in (*waiting, out_of_turn):
-            errors.update(dict.fromkeys(_kinds(request), refused))
-        for request in (*in_doubt, doubtful_out_of_turn):
-            errors.update(dict.fromkeys(_kinds(request), unanswered))
-        self._out_of_turn.clear()
+        for request in (*waiting, ordered):
+            errors.update(dict.fromkeys(_future_keys(request), refused))
+        for request in (*in_doubt, doubtful_ordered):
+            errors.update(dict.fromkeys(_future_keys(request), unanswered))
+        self._ordered_retry.clear()
         self._pending.clear()
         self._keepalive.clear()
         for retries in self._retries.values():
             retries.clear()
         futures, self._futures = self._futures, {}
-        for kind, of_kind in futures.items():
-            for future in of_kind:
-                resolve(future, errors.get(kind, unsent))
+        for key, of_key in futures.items():
+            for future in of_key:
+                resolve(future, errors.get(key, unsent))
         return {i: error for (purpose, _, i), error in errors.items() if purpose in _OUTCOMES}
 
     def _send_at(self, when: float, request: AckRequest) -> None:
-        self._retries[request.lane].schedule(request, when)
+        self._retries[request.kind].schedule(request, when)
 
     def _resolve(self, request: AckRequest, ack_id: str, failure: AcknowledgeError | None) -> None:
         for future in self._futures.pop((request.purpose, request.seconds, ack_id), ()):
             resolve(future, failure)
 
 
-def _kinds(request: AckRequest) -> Iterator[tuple[Purpose, int, str]]:
+def _future_keys(request: AckRequest) -> Iterator[tuple[Purpose, int, str]]:
     """Yield the keys of the futures that wait for a request."""
     return ((request.purpose, request.seconds, ack_id) for ack_id in request.ack_ids)
 

@@ -44,7 +44,7 @@ class ShutdownDeadline:
         self._reserve = 0.0
         self._drains = True
         # Set when the waiting thread should check its conditions again.
-        self._look = WakeUp()
+        self._wake_up = WakeUp()
 
     def tighten(self, mode: ShutdownMode, timeout: float | None) -> None:
         """Apply a shutdown request.
@@ -61,7 +61,7 @@ class ShutdownDeadline:
                 if self._deadline is None or deadline < self._deadline:
                     self._deadline = deadline
                     self._reserve = min(timeout * _RESERVED_PART, _LONGEST_RESERVE)
-        self._look.set()
+        self._wake_up.set()
 
     @property
     def drains(self) -> bool:
@@ -78,9 +78,9 @@ class ShutdownDeadline:
     def wait_while_draining(self, is_done: Callable[[], bool]) -> None:
         """Wait until `is_done` returns True, the mode becomes "nack", or the time is up.
 
-        The thread that does the work calls `look_again` when `is_done` changes.
+        The thread that does the work calls `check_again` when `is_done` changes.
         """
-        self._clock.add_waker(self.look_again)
+        self._clock.add_waker(self.check_again)
         try:
             while not is_done() and self._drains:
                 with self._lock.once:
@@ -88,14 +88,14 @@ class ShutdownDeadline:
                 timeout = self._clock.timeout(end)
                 if timeout == 0.0:
                     return
-                self._look.wait(timeout)
-                self._look.clear()
+                self._wake_up.wait(timeout)
+                self._wake_up.clear()
         finally:
-            self._clock.remove_waker(self.look_again)
+            self._clock.remove_waker(self.check_again)
 
-    def look_again(self) -> None:
+    def check_again(self) -> None:
         """Make the waiting thread check its conditions again."""
-        self._look.set()
+        self._wake_up.set()
 
 
 class Shutdown:
@@ -167,7 +167,7 @@ class Shutdown:
             except Exception:
                 _log.exception("the scheduler failed to wait for its callbacks")
             drained.set()
-            self._deadline.look_again()
+            self._deadline.check_again()
 
         # On a new thread, which continues alone if the time is up.
         drained = threading.Event()

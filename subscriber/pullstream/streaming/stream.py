@@ -289,8 +289,8 @@ class ResumingStream:
         if cause is not None and cause.grpc_status_code in TERMINAL_CODES:
             raise cause
         now = self._clock.monotonic()
-        stood = now - self._opened_at >= PROVEN_AFTER and not was_silent
-        if self._is_proven or stood:
+        has_lasted = now - self._opened_at >= PROVEN_AFTER and not was_silent
+        if self._is_proven or has_lasted:
             # It worked until now, even if it received no message.
             self._works()
         else:

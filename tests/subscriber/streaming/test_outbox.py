@@ -19,8 +19,8 @@ from pullstream.streaming.ack_requests import (
     TRANSIENT_CODES,
     AckRequest,
     AckResult,
-    Lane,
     Purpose,
+    RequestKind,
 )
 from pullstream.streaming.outbox import MAX_IDS, Outbox
 from pullstream_protocol import errors
@@ -263,13 +263,13 @@ def test_leases_are_extended_while_their_acknowledgement_cannot_be_sent() -> Non
     kept: dict[float, list[str]] = {}
 
     def look(now: float) -> None:
-        while (request := outbox.next_request(now, [Lane.DEADLINES])) is not None:
+        while (request := outbox.next_request(now, [RequestKind.DEADLINES])) is not None:
             kept.setdefault(now, []).extend(request.ack_ids)
             outbox.record_answer(request, None, now)
 
     outbox.add_ack_ids(Purpose.ACK, ["a"])
     look(0.0)
-    assert outbox.next_due([Lane.DEADLINES]) == KEEP_AFTER
+    assert outbox.next_due([RequestKind.DEADLINES]) == KEEP_AFTER
     look(1.0)
     outbox.add_ack_ids(Purpose.ACK, ["b"])
     for tenth in range(20, 60):
@@ -278,7 +278,7 @@ def test_leases_are_extended_while_their_acknowledgement_cannot_be_sent() -> Non
     whole = outbox.next_request(6.0)
     assert whole is not None
     assert (whole.is_ack, whole.ack_ids) == (True, ["a", "b"])
-    assert outbox.next_due([Lane.DEADLINES]) == 6.0 + KEEP_AFTER
+    assert outbox.next_due([RequestKind.DEADLINES]) == 6.0 + KEEP_AFTER
 
 
 def test_the_answer_to_a_lease_extension_does_not_resolve_a_nack_of_equal_seconds() -> None:
@@ -388,13 +388,13 @@ def test_the_outbox_sends_lease_extensions_while_acks_must_wait() -> None:
     (request,) = everything(outbox)[:1]
     outbox.record_answer(request, UNAVAILABLE, 0.0)
     outbox.add_ack_ids(Purpose.USER, ["c"], 10)
-    assert outbox.next_due([Lane.DEADLINES]) is None
+    assert outbox.next_due([RequestKind.DEADLINES]) is None
     assert outbox.next_due() is not None
-    change = outbox.next_request(5.0, [Lane.DEADLINES])
+    change = outbox.next_request(5.0, [RequestKind.DEADLINES])
     assert change is not None
     assert change.ack_ids == ["c"]
-    assert outbox.next_request(5.0, [Lane.DEADLINES]) is None
-    assert outbox.next_request(5.0, [Lane.ACKS]) is request
+    assert outbox.next_request(5.0, [RequestKind.DEADLINES]) is None
+    assert outbox.next_request(5.0, [RequestKind.ACKS]) is request
 
 
 def test_only_the_ack_ids_with_a_transient_failure_are_retried() -> None:

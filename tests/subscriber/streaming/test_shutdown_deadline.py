@@ -108,17 +108,17 @@ def waiting() -> Iterator[Waiting]:
         one = Waiting(pool)
         yield one
         one.done.set()
-        one.terms.look_again()
+        one.terms.check_again()
 
 
 def test_the_drain_wait_ends_when_all_callbacks_are_done(waiting: Waiting) -> None:
     """A check before that changes nothing. Afterwards the clock has no timer."""
     wait = waiting.begin()
-    waiting.terms.look_again()
+    waiting.terms.check_again()
     with pytest.raises(futures.TimeoutError):
         wait.result(timeout=0.05)
     waiting.done.set()
-    waiting.terms.look_again()
+    waiting.terms.check_again()
     assert wait.result(PATIENCE) is None
     assert waiting.clock._wakers == []
 
