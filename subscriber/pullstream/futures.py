@@ -17,7 +17,7 @@ from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .runtime.lifecycle import SubscriptionState
 from .runtime.process import SHUTDOWN_MARGIN, ForkCheck, InterruptibleFuture
-from .runtime.validation import require_patience
+from .runtime.validation import require_wait_time
 from .statistics import Statistics
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class StreamingPullFuture(RunningFuture):
             ForkedProcess: Another process created the subscription.
         """
         self._fork.refuse_child()
-        require_patience("timeout", timeout)
+        require_wait_time("timeout", timeout)
         if mode not in ("drain", "nack", None):
             raise ValueError(f'mode is {mode!r}; it must be "drain" or "nack"')
         self._cancelled = True

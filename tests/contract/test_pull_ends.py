@@ -90,7 +90,7 @@ def test_an_unresponsive_server_does_not_delay_closing_c3_17(
     world: PullWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client cannot ask these fetches for their messages. They end with the connection."""
-    monkeypatch.setattr("pullstream.fetch.client.GIVE_BACK_TIME", 0.2)
+    monkeypatch.setattr("pullstream.fetch.client.RETURN_TIME", 0.2)
     client = SubscriberClient(endpoint=world.emulator.endpoint)
     with world.emulator.faults.drop("Pull") as fault:
         waiting = [world.start(client.fetch, SUBSCRIPTION, 3, None, 3) for _ in range(10)]

@@ -35,7 +35,7 @@ LONGEST_LEASE = 3600.0
 # The first extension is sent this many seconds after the arrival of the messages. Shorter work
 # costs no call for their leases, and no extension arrives after the acknowledgement, when a server
 # with exactly-once delivery would refuse it.
-FIRST_HOLD = 0.5
+KEEP_AFTER = 0.5
 
 # Time limit for the last settlements when the client is closed, in seconds.
 FLUSH_TIME = 10.0
@@ -119,7 +119,7 @@ class BackgroundSettler(RunningFuture):
         self._clock = clock
         self._lock = CallLock()
         # By number: the messages, and the end of the time in which their leases are kept.
-        self._held: DeadlineTable[int, tuple[Sequence[Message], float]] = DeadlineTable()
+        self._kept: DeadlineTable[int, tuple[Sequence[Message], float]] = DeadlineTable()
         self._closing = False
         self._dispatcher = Dispatcher(
             clock, send=self._send, listener=self, max_messages=_WINDOW, report_at_once=False
@@ -134,7 +134,7 @@ class BackgroundSettler(RunningFuture):
         """Pass a settlement to the dispatcher, which resolves its future."""
         self._dispatcher.put_tracked(settlement)
 
-    def hold(self, messages: Sequence[Message]) -> int:
+    def keep_leases(self, messages: Sequence[Message]) -> int:
         """Keep the leases of unsettled messages until `stop_leases`.
 
         Returns:
@@ -149,14 +149,14 @@ class BackgroundSettler(RunningFuture):
             if self._closing:
                 raise SubscriberClosed("this client is closed; the leases cannot be extended")
             until = now + LONGEST_LEASE
-            self._held.set(number, (messages, until), max(came_at + FIRST_HOLD - now, 0.0), now)
+            self._kept.set(number, (messages, until), max(came_at + KEEP_AFTER - now, 0.0), now)
         self._thread.wake()
         return number
 
     def stop_leases(self, number: int) -> None:
-        """Stop the extensions that `hold` began under this number, if they still run."""
+        """Stop the extensions that `keep_leases` began under this number, if they still run."""
         with self._lock.once:
-            self._held.pop(number)
+            self._kept.pop(number)
 
     # ---- the future ----------------------------------------------------------------------------
 
@@ -192,14 +192,14 @@ class BackgroundSettler(RunningFuture):
 
     def _close(self, limit: float) -> None:
         self._thread.stop()
-        self._give_back_held()
+        self._return_kept()
         self._dispatcher.stop(limit)
         self.set_result(True)
 
-    def _give_back_held(self) -> None:
+    def _return_kept(self) -> None:
         with self._lock.once:
-            held = [message for messages, _ in self._held.values() for message in messages]
-        for message in held:
+            kept = [message for messages, _ in self._kept.values() for message in messages]
+        for message in kept:
             if message.settled is None:
                 message.settled = Disposition.RETURN
                 self._dispatcher.put((Disposition.RETURN, message, 0, None))
@@ -208,7 +208,7 @@ class BackgroundSettler(RunningFuture):
 
     def _next_due(self) -> float | None:
         with self._lock.once:
-            return self._held.next_due()
+            return self._kept.next_due()
 
     def _extend_due(self) -> None:
         with self._lock.once:
@@ -218,7 +218,7 @@ class BackgroundSettler(RunningFuture):
 
     def _pop_due(self, now: float) -> list[Sequence[Message]]:
         due = []
-        for number, (messages, until) in self._held.pop_due(now):
+        for number, (messages, until) in self._kept.pop_due(now):
             if now >= until:
                 count = sum(message.settled is None for message in messages)
                 _log.warning(
@@ -226,7 +226,7 @@ class BackgroundSettler(RunningFuture):
                 )
                 continue
             due.append(messages)
-            self._held.set(number, (messages, until), EXTENSION * EXTEND_AT, now)
+            self._kept.set(number, (messages, until), EXTENSION * EXTEND_AT, now)
         return due
 
     def _extend(self, messages: Sequence[Message]) -> None:

@@ -22,7 +22,7 @@ from pullstream_protocol.messages import pulls_pb2 as pulls
 
 from .background_settler import BackgroundSettler
 from .messages import AsyncFetchedMessages, FetchedMessages
-from .protocol import GIVE_BACK_TIME, Fetch, Wanted
+from .protocol import RETURN_TIME, Fetch, Wanted
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -211,7 +211,7 @@ class _RunningFetch(RunningFuture):
         self._give_up_at = math.inf
 
     def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
-        self._give_up_at = min(self._give_up_at, SYSTEM_CLOCK.monotonic() + GIVE_BACK_TIME)
+        self._give_up_at = min(self._give_up_at, SYSTEM_CLOCK.monotonic() + RETURN_TIME)
         self._fetch.cancel()
 
     def runs_here(self) -> bool:

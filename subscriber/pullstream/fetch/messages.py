@@ -56,7 +56,7 @@ class _Fetched(list[Message]):
         self._settler = settler
         self._clock = clock
         # The settler that keeps the leases inside a `with` block, and its number for this list.
-        self._held: tuple[BackgroundSettler, int] | None = None
+        self._kept: tuple[BackgroundSettler, int] | None = None
 
     @property
     def unsettled(self) -> list[Message]:
@@ -82,11 +82,11 @@ class _Fetched(list[Message]):
         if failed:
             raise _refused(disposition, failed, len(messages))
 
-    def _hold(self) -> None:
-        if self._held is not None:
+    def _keep_leases(self) -> None:
+        if self._kept is not None:
             raise RuntimeError("these messages are already in a `with` block")
         settler = self._settler()
-        self._held = settler, settler.hold(self)
+        self._kept = settler, settler.keep_leases(self)
 
     def _return_unsettled(self, raised: BaseException | None) -> Steps[None]:
         """Return the unsettled messages at the end of the block.
@@ -94,10 +94,10 @@ class _Fetched(list[Message]):
         If the block raised an error, the first unsettled message counts as the cause and is nacked.
         The block has not reached the other messages.
         """
-        if self._held is not None:
-            settler, number = self._held
+        if self._kept is not None:
+            settler, number = self._kept
             settler.stop_leases(number)
-            self._held = None
+            self._kept = None
         unsettled = self.unsettled
         failed = 1 if isinstance(raised, Exception) else 0
         for disposition, messages in (
@@ -170,7 +170,7 @@ class FetchedMessages(_Fetched):
         run(self._settle(Disposition.EXTEND, _lease("seconds", seconds)), self._rpcs, self._clock)
 
     def __enter__(self) -> Self:
-        self._hold()
+        self._keep_leases()
         return self
 
     def __exit__(
@@ -207,7 +207,7 @@ class AsyncFetchedMessages(_Fetched):
         await run_async(self._settle(Disposition.EXTEND, lease), self._rpcs, self._clock)
 
     async def __aenter__(self) -> Self:
-        self._hold()
+        self._keep_leases()
         return self
 
     async def __aexit__(
@@ -247,11 +247,11 @@ def _check(futures: Sequence[AckFuture], exc: BaseException | None) -> None:
 
 
 def _refused(
-    disposition: Disposition, failed: Mapping[str, AcknowledgeError], asked: int
+    disposition: Disposition, failed: Mapping[str, AcknowledgeError], total: int
 ) -> AcknowledgeError:
     first = next(iter(failed.values()))
     action = f"could not be settled ({disposition.value})"
-    info = f"{len(failed)} of {asked} messages {action}: {first.info}"
+    info = f"{len(failed)} of {total} messages {action}: {first.info}"
     in_doubt = any(error.may_have_succeeded for error in failed.values())
     return AcknowledgeError(first.error_code, info, may_have_succeeded=in_doubt)
 

@@ -53,7 +53,7 @@ FULL_MESSAGES = 1000
 FULL_BYTES = 1_000_000
 
 # The largest number of messages in a request, because the field is an int32.
-MOST_ASKED = 2**31 - 1
+MAX_REQUESTED = 2**31 - 1
 
 # The leases of messages that wait for others are extended. A lease lasts at least 10 s, so the
 # first extension happens after FIRST_EXTENSION seconds. Each extension is for EXTENSION seconds,
@@ -63,7 +63,7 @@ EXTENSION = 60
 EXTEND_AT = 0.8
 
 # Time limit for returning messages when a fetch is interrupted, in seconds.
-GIVE_BACK_TIME = 2.0
+RETURN_TIME = 2.0
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Fetch:
         except GeneratorExit:
             raise
         except BaseException:
-            yield from self._give_back()
+            yield from self._return_messages()
             raise
         empty_is_fine = self._answered and (self._wanted.no_wait or self._wanted.missing_ok)
         if not self._count and not empty_is_fine:
@@ -215,7 +215,7 @@ class Fetch:
         """Make one call; return its response, or None if there was none in time."""
         request = pubsub.PullRequest(
             subscription=self._wanted.subscription,
-            max_messages=min(self._wanted.max_messages - self._count, MOST_ASKED),
+            max_messages=min(self._wanted.max_messages - self._count, MAX_REQUESTED),
             return_immediately=immediately,
         )
         repetition = Repetition(self._deadline)
@@ -268,10 +268,10 @@ class Fetch:
         # problem.
         yield from self._settle(EXTENSION, min(self._left, ANSWER_TIME))
 
-    def _give_back(self) -> Steps[None]:
+    def _return_messages(self) -> Steps[None]:
         # If this fails, the leases end by themselves. The caller gets the error of the fetch.
         with suppress(PullstreamError):
-            yield from self._settle(0, GIVE_BACK_TIME, Purpose.RETURN)
+            yield from self._settle(0, RETURN_TIME, Purpose.RETURN)
 
     def _settle(self, seconds: int, timeout: float, purpose: Purpose = Purpose.USER) -> Steps[None]:
         ack_ids = [m.ack_id for _, response in self._responses for m in response.received_messages]

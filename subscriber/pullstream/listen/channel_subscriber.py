@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.rpc.rpcs import Rpcs
 from pullstream.runtime.callback_kinds import is_coroutine_function
-from pullstream.runtime.validation import require_patience, require_text
+from pullstream.runtime.validation import require_text, require_wait_time
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
 from .events import ListenEvent
@@ -124,7 +124,7 @@ class ChannelSubscriber(RunningFuture):
             mode: Ignored.
         """
         self._fork.refuse_child()
-        require_patience("timeout", timeout)
+        require_wait_time("timeout", timeout)
         self._session_thread.stop(timeout)
 
     def runs_here(self) -> bool:

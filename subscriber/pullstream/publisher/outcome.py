@@ -63,7 +63,7 @@ class Outcome:
     removes the entry acts.
 
     Attributes:
-        hurry: Called when a caller waits for the outcome.
+        on_wait: Called when a caller waits for the outcome.
         waits_for: Returns the reason why the outcome is unresolved, as a clause.
         resolved: Whether there is a result. It never changes back.
         message_ids: The message IDs, in the order of the messages. Empty after an error.
@@ -77,14 +77,14 @@ class Outcome:
         "_waiters",
         "_watchers",
         "error",
-        "hurry",
         "message_ids",
+        "on_wait",
         "resolved",
         "waits_for",
     )
 
     def __init__(self) -> None:
-        self.hurry: Callable[[], object] = _nothing
+        self.on_wait: Callable[[], object] = _nothing
         self.waits_for: Callable[[], str] = _no_reason
         self.resolved: bool = False
         self.message_ids: Sequence[str] = ()
@@ -113,7 +113,7 @@ class Outcome:
         for latch in tuple(self._latches):
             latch.set()
         for future in _taken(self._futures):
-            future.settle()
+            future.finish_state()
         for loop, waiters in list(self._waiters.items()):
             # On a closed loop, nothing waits.
             with suppress(RuntimeError):
@@ -122,7 +122,7 @@ class Outcome:
         for watcher in _taken(self._watchers):
             callbacks += watcher()
         self._waiters = {}
-        self.hurry, self.waits_for = _nothing, _no_reason
+        self.on_wait, self.waits_for = _nothing, _no_reason
         return callbacks
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -158,10 +158,10 @@ class Outcome:
         return not self._is_left(self._watchers, watcher)
 
     def add_future(self, future: OutcomeFuture[Any]) -> None:
-        """Give a future the state of `concurrent.futures.Future`, and settle it in time."""
+        """Give a future the state of `concurrent.futures.Future`, and set its result in time."""
         future.begin_state()
         if self._is_left(self._futures, future):
-            future.settle()
+            future.finish_state()
 
     def waiter(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None] | None:
         """Return a future of the loop that ends with this outcome, or None if it is resolved."""
@@ -255,7 +255,7 @@ class OutcomeFuture(Future[T], Generic[T]):
         for name, part in vars(fresh).items():
             self.__dict__.setdefault(name, part)
 
-    def settle(self) -> None:
+    def finish_state(self) -> None:
         """Set the result from the resolved outcome, unless another thread has set it."""
         error = self._error()
         with suppress(InvalidStateError):
@@ -308,7 +308,7 @@ class OutcomeFuture(Future[T], Generic[T]):
 
     def _wait(self, timeout: float | None) -> None:
         outcome = self._outcome
-        outcome.hurry()
+        outcome.on_wait()
         if not outcome.wait(timeout):
             raise no_result_yet(f"not confirmed after {timeout} s: {outcome.waits_for()}")
 
@@ -346,7 +346,7 @@ class OutcomeFuture(Future[T], Generic[T]):
         """
         outcome = self._outcome
         if not outcome.resolved:
-            outcome.hurry()
+            outcome.on_wait()
             waiter = outcome.waiter(asyncio.get_running_loop())
             if waiter is not None:
                 yield from waiter
@@ -430,7 +430,7 @@ class PublishManyFuture(OutcomeFuture[list[str]]):
         self._total = total
         self._failure: BaseException | None = None
         self._outcome = Outcome()
-        self._outcome.hurry = self._hurry
+        self._outcome.on_wait = self._on_wait
         self._outcome.waits_for = self._waits_for
         # Counts the resolved requests, and this method. `next` is a single C call.
         self._resolved = itertools.count(1)
@@ -439,9 +439,9 @@ class PublishManyFuture(OutcomeFuture[list[str]]):
                 self._one_resolved()
         run_callbacks(self._one_resolved())
 
-    def _hurry(self) -> None:
+    def _on_wait(self) -> None:
         for outcome, _ in self._requests:
-            outcome.hurry()
+            outcome.on_wait()
 
     def _waits_for(self) -> str:
         waiting = [one for one in self._requests if not one[0].resolved]

@@ -92,7 +92,7 @@ class Batch:
         due: Time at which an open batch is sent.
         is_counted: Whether flow control counts the messages.
         number: Distinguishes the batch from the others of its queue.
-        hurried: Whether a caller waits for a message of the open batch.
+        is_awaited: Whether a caller waits for a message of the open batch.
         wanted: Whether the open batch is sent as soon as possible.
         attempts: Number of requests that were sent.
         answers_due: Number of requests that were sent and not answered.
@@ -106,7 +106,7 @@ class Batch:
         "attempts",
         "due",
         "entries",
-        "hurried",
+        "is_awaited",
         "is_counted",
         "number",
         "outcome",
@@ -128,7 +128,7 @@ class Batch:
         self.due: float = due
         self.number: int = number
         self.is_counted: bool = True
-        self.hurried: bool = False
+        self.is_awaited: bool = False
         self.wanted: bool = False
         self.attempts: int = 0
         self.answers_due: int = 0
@@ -208,7 +208,7 @@ class PublishQueue:
 
     Args:
         settings: When a batch is full, and when it is due.
-        hurry: Called when a caller waits for the outcome of a batch.
+        on_wait: Called when a caller waits for the outcome of a batch.
         hedging: Settings of hedging, or None.
         waits_for: Returns what a batch waits for, for the error of a caller that waits too long.
 
@@ -222,14 +222,14 @@ class PublishQueue:
     def __init__(
         self,
         settings: BatchSettings,
-        hurry: Callable[[Batch], object],
+        on_wait: Callable[[Batch], object],
         hedging: PublishHedging | None = None,
         waits_for: Callable[[Batch], str] = lambda batch: "",
     ) -> None:
         self.batches: set[Batch] = set()
         self.sendable: bool = False
         self._max_bytes, self._max_latency, self._max_messages = settings
-        self._hurry = hurry
+        self._on_wait = on_wait
         self._waits_for = waits_for
         # Without a key by the topic, with one by the topic and the key.
         self.sequencers: dict[str | tuple[str, str], Sequencer] = {}
@@ -317,15 +317,15 @@ class PublishQueue:
 
     def _new_batch(self, sequencer: Sequencer, policy: PublishPolicy, due: float) -> Batch:
         batch = Batch(sequencer, policy, due, next(self._numbers))
-        batch.outcome.hurry = partial(self._hurry, batch)
+        batch.outcome.on_wait = partial(self._on_wait, batch)
         batch.outcome.waits_for = partial(self._waits_for, batch)
         self.batches.add(batch)
         return batch
 
-    def hurry(self, batch: Batch) -> None:
+    def send_soon(self, batch: Batch) -> None:
         """Send an open batch at once, or when its sequencer has nothing in flight."""
         if batch.sequencer.open is batch:
-            batch.hurried = True
+            batch.is_awaited = True
             if not batch.sequencer.in_flight:
                 self._want(batch)
 
@@ -540,7 +540,7 @@ class PublishQueue:
         sequencer.in_flight -= 1
         # The room may be for any batch.
         self.sendable = True
-        if sequencer.open is not None and sequencer.open.hurried and not sequencer.in_flight:
+        if sequencer.open is not None and sequencer.open.is_awaited and not sequencer.in_flight:
             self._want(sequencer.open)
         if sequencer.key:
             self._queue_sequencer(sequencer)

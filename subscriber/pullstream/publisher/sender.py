@@ -124,7 +124,7 @@ class PublishSender:
         self._closing: set[int] = set()
         # Of the threads that wait until every accepted message has a result.
         self._until_resolved: list[Latch] = []
-        self._queue = PublishQueue(settings, self._hurry, options.hedging, self._waits_for)
+        self._queue = PublishQueue(settings, self._send_soon, options.hedging, self._waits_for)
         self._outage = PublishOutage()
         # With the number of a batch: its idempotency key.
         self._name = uuid.uuid4().hex
@@ -576,14 +576,14 @@ class PublishSender:
 
     # ---- the thread ----------------------------------------------------------------------------
 
-    def _hurry(self, batch: Batch) -> None:
+    def _send_soon(self, batch: Batch) -> None:
         # The caller waits, and a thread that it has interrupted may have to send the batch.
         self._refuse_to_wait()
-        # Without the lock: `hurried` never changes back. Usually many tasks wait for one batch.
-        if batch.hurried or batch.sequencer.open is not batch:
+        # Without the lock: `is_awaited` never changes back. Usually many tasks wait for one batch.
+        if batch.is_awaited or batch.sequencer.open is not batch:
             return
         with self._lock:
-            self._queue.hurry(batch)
+            self._queue.send_soon(batch)
             is_sendable = self._queue.sendable
         if is_sendable:
             self._send_ready()

@@ -12,7 +12,7 @@ import grpc
 from pullstream.exceptions import SubscriberClosed
 from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.runtime.process import ForkCheck, at_exit, shares
-from pullstream.runtime.validation import require_patience
+from pullstream.runtime.validation import require_wait_time
 from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
@@ -46,7 +46,7 @@ class BackgroundClient(BaseClient):
         """
         if self._fork.is_child:
             return
-        require_patience("timeout", timeout)
+        require_wait_time("timeout", timeout)
         with self._lock.once:
             self._closed = True
             running = sorted(self._running, key=attrgetter("ends_last"))

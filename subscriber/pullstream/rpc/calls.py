@@ -165,7 +165,7 @@ class DirectCall:
                 self._unsent = deque((request,))
                 self._send_next()
 
-    def rouse(self) -> None:
+    def wake(self) -> None:
         """Make the reader leave gRPC, by sending a ping: the end of a send is an event, too."""
         self.send(pubsub.StreamingPullRequest())
 

@@ -17,7 +17,7 @@ from .local_errors import SILENT
 # Seconds that a close waits for a concurrent close in another thread. Limited, because a Ctrl-C in
 # the main thread inside gRPC may leave a lock of gRPC held, and the other thread then waits for
 # that lock without end.
-_PATIENCE = 1.0
+_CLOSING_WAIT = 1.0
 
 
 class ChannelPool:
@@ -93,7 +93,7 @@ class ChannelPool:
 
     @contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
-        has_come_in = self._closing.acquire(timeout=_PATIENCE)
+        has_come_in = self._closing.acquire(timeout=_CLOSING_WAIT)
         try:
             yield
         finally:

@@ -11,13 +11,13 @@ from .process import around_fork, in_forked_child
 
 # How long a fork waits for readers to leave gRPC, in seconds. A reader whose call accepts no more
 # requests cannot be woken.
-PATIENCE = 0.2
+FORK_WAIT = 0.2
 
 
 class Reader(Protocol):
     """A thread's wait inside gRPC."""
 
-    def rouse(self) -> None:
+    def wake(self) -> None:
         """Make the wait end soon, although nothing has arrived. Must not block."""
 
 
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Future)
 class _Waiting:
     """A wait for the answer of one call, which ends with that answer."""
 
-    def rouse(self) -> None:
+    def wake(self) -> None:
         """Do nothing: most answers come soon, and a fork waits only for a limited time."""
 
 
@@ -105,13 +105,13 @@ class ForkBarrier:
         return future
 
     def close(self) -> None:
-        """Let no reader in, and wait until all are out, for PATIENCE seconds at most."""
+        """Let no reader in, and wait until all are out, for FORK_WAIT seconds at most."""
         with self._changed:
             self._forks += 1
         for reader in self._inside.copy():
-            reader.rouse()
+            reader.wake()
         with self._changed:
-            self._changed.wait_for(lambda: not self._inside, PATIENCE)
+            self._changed.wait_for(lambda: not self._inside, FORK_WAIT)
 
     def open(self) -> None:
         """End a fork; readers enter again when no other fork is in progress."""

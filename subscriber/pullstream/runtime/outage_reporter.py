@@ -18,7 +18,7 @@ class OutageReporter:
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._since: float | None = None
-        self._is_told = False
+        self._is_reported = False
 
     def failed(self, now: float, error: Exception | None) -> None:
         """Record a failed attempt.
@@ -30,8 +30,8 @@ class OutageReporter:
         if self._since is None:
             self._since = now
         lasted = now - self._since
-        if lasted >= REPORT_AFTER and not self._is_told:
-            self._is_told = True
+        if lasted >= REPORT_AFTER and not self._is_reported:
+            self._is_reported = True
             cause = error or "it ends every stream at once"
             self._log.warning(
                 "the server has been unreachable for %.0f s (%s); retrying", lasted, cause
@@ -39,6 +39,6 @@ class OutageReporter:
 
     def over(self) -> None:
         """Record a successful attempt."""
-        if self._is_told:
+        if self._is_reported:
             self._log.info("the server is reachable again")
-        self._since, self._is_told = None, False
+        self._since, self._is_reported = None, False

@@ -70,7 +70,7 @@ def require_text(name: str, value: str, form: str = "a str") -> str:
     return value
 
 
-def require_patience(name: str, seconds: float | None) -> float | None:
+def require_wait_time(name: str, seconds: float | None) -> float | None:
     """Return the seconds if they are not negative, or None for no limit.
 
     Raises:

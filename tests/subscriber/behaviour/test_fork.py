@@ -23,7 +23,7 @@ from pullstream import SubscriberClient, TopicAdminClient
 from pullstream.runtime import fork_barrier
 
 # A loaded machine may need longer than the default to wake a thread.
-fork_barrier.PATIENCE = {PATIENCE}
+fork_barrier.FORK_WAIT = {PATIENCE}
 subscription, topic = {SUBSCRIPTION!r}, {TOPIC!r}
 client = SubscriberClient(endpoint=sys.argv[1])
 publisher = TopicAdminClient(endpoint=sys.argv[1])
@@ -95,7 +95,7 @@ from pullstream import SubscriberClient, TopicAdminClient
 from pullstream.runtime import fork_barrier
 
 # A loaded machine may need longer than the default to wake a thread.
-fork_barrier.PATIENCE = {PATIENCE}
+fork_barrier.FORK_WAIT = {PATIENCE}
 client = SubscriberClient(endpoint=sys.argv[1])
 publisher = TopicAdminClient(endpoint=sys.argv[1])
 came = threading.Semaphore(0)

@@ -289,9 +289,9 @@ def test_an_interrupted_fetch_returns_the_messages_that_had_just_arrived() -> No
     call = next(steps)
     assert isinstance(call, UnaryCall)
     call.response = pubsub.PullResponse(received_messages=[pubsub.ReceivedMessage(ack_id="a")])
-    give_back = steps.throw(KeyboardInterrupt())
-    assert isinstance(give_back, UnaryCall)
-    request: Any = give_back.request
+    return_call = steps.throw(KeyboardInterrupt())
+    assert isinstance(return_call, UnaryCall)
+    request: Any = return_call.request
     assert (request.ack_ids, request.ack_deadline_seconds) == (["a"], 0)
     # The return fails if the server is unreachable. The caller still gets the interruption.
     with pytest.raises(KeyboardInterrupt):

@@ -17,7 +17,7 @@ from pullstream import (
     SubscriberClosed,
 )
 from pullstream.fetch.background_settler import (
-    FIRST_HOLD,
+    KEEP_AFTER,
     LONGEST_LEASE,
     BackgroundSettler,
     FetchedDispositions,
@@ -82,7 +82,7 @@ def client(server: Server) -> Iterator[SubscriberClient]:
 @pytest.fixture
 def no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevent extensions on slow machines, because the work in a block is short."""
-    monkeypatch.setattr("pullstream.fetch.background_settler.FIRST_HOLD", PATIENCE)
+    monkeypatch.setattr("pullstream.fetch.background_settler.KEEP_AFTER", PATIENCE)
 
 
 # ---- as a list -----------------------------------------------------------------------------------
@@ -297,8 +297,8 @@ def test_fetch_block_leases_are_extended_until_settlement_or_for_one_hour(
         received = [pubsub.ReceivedMessage(ack_id=each) for each in "ab"]
         response = pubsub.PullResponse(received_messages=received)
         messages = ResponseBatch(FetchedDispositions(lambda: settler), 0, 0, response).messages()
-        settler.hold(messages)
-        clock.advance(FIRST_HOLD)
+        settler.keep_leases(messages)
+        clock.advance(KEEP_AFTER)
         eventually(lambda: server.settled == [("ab", 60)])
         messages[0].ack_with_response().result(PATIENCE)
         clock.advance(48)
@@ -306,7 +306,7 @@ def test_fetch_block_leases_are_extended_until_settlement_or_for_one_hour(
         with caplog.at_level(logging.WARNING, "pullstream.fetch"):
             clock.advance(LONGEST_LEASE)
             eventually(lambda: "the leases of 1 fetched messages" in caplog.text)
-        number = settler.hold(messages)
+        number = settler.keep_leases(messages)
         eventually(lambda: server.settled[3:] == [("b", 60)])
         settler.stop_leases(number)
         clock.advance(48)

@@ -50,15 +50,15 @@ def test_waiting_for_a_publish_future_raises_timeout_error_at_its_time_limit() -
 def test_waiting_for_a_publish_future_sends_its_request_early() -> None:
     """A caller that waits gains nothing from a larger batch."""
     outcome = Outcome()
-    hurried: list[int] = []
-    outcome.hurry = lambda: hurried.append(1)
+    waited_for: list[int] = []
+    outcome.on_wait = lambda: waited_for.append(1)
     future = PublishFuture(outcome, 0)
     future.add_done_callback(lambda _: None)
     assert future.done() is False
-    assert hurried == []
+    assert waited_for == []
     with pytest.raises(concurrent.futures.TimeoutError):
         future.result(0)
-    assert hurried == [1]
+    assert waited_for == [1]
 
 
 def test_a_publish_future_cannot_be_cancelled() -> None:
@@ -219,10 +219,10 @@ def test_publish_many_of_an_empty_list_is_done_at_once() -> None:
 def test_waiting_for_a_publish_many_future_sends_all_its_requests_early() -> None:
     """Requests that wait in the queue are sent."""
     outcomes = [Outcome(), Outcome()]
-    hurried: list[int] = []
+    waited_for: list[int] = []
     for number, outcome in enumerate(outcomes):
-        outcome.hurry = lambda number=number: hurried.append(number)  # type: ignore[misc]
+        outcome.on_wait = lambda number=number: waited_for.append(number)  # type: ignore[misc]
     future = PublishManyFuture([(outcomes[0], [0]), (outcomes[1], [1])], 2)
     with pytest.raises(concurrent.futures.TimeoutError):
         future.result(0)
-    assert hurried == [0, 1]
+    assert waited_for == [0, 1]

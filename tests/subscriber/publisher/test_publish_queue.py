@@ -35,7 +35,7 @@ class Publisher:
     ) -> None:
         self.now = 0.0
         settings = BatchSettings(max_bytes, max_latency, max_messages)
-        self.queue = PublishQueue(settings, lambda batch: self.queue.hurry(batch), hedging)
+        self.queue = PublishQueue(settings, lambda batch: self.queue.send_soon(batch), hedging)
 
     def add(self, entry: bytes, key: str = "", policy: PublishPolicy = POLICY) -> Batch:
         sequencer = self.queue.sequencer(TOPIC, key)
@@ -127,9 +127,9 @@ def test_messages_with_different_publish_policies_are_sent_in_separate_requests(
 def test_a_publish_batch_that_a_caller_waits_for_is_sent_at_once() -> None:
     """Unless something of its sequencer is in flight: then the answer comes first."""
     publisher = Publisher()
-    publisher.add(b"1").outcome.hurry()
+    publisher.add(b"1").outcome.on_wait()
     first = take(publisher)
-    publisher.add(b"2").outcome.hurry()
+    publisher.add(b"2").outcome.on_wait()
     publisher.add(b"3")
     assert publisher.sent() == []
     publisher.queue.succeeded(first)
@@ -463,9 +463,9 @@ class PublishQueueModel(RuleBasedStateMachine):
         self.publisher.advance(seconds)
 
     @rule()
-    def hurry(self) -> None:
+    def await_all(self) -> None:
         for batch in list(self.publisher.queue.batches):
-            batch.outcome.hurry()
+            batch.outcome.on_wait()
 
     @invariant()
     def all_messages_are_counted(self) -> None:

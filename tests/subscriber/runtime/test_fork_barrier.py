@@ -24,12 +24,12 @@ class WaitingReader:
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
-    def rouse(self) -> None:
+    def wake(self) -> None:
         self._came.set()
 
     def end(self) -> None:
         self._ended = True
-        self.rouse()
+        self.wake()
         self._thread.join(PATIENCE)
 
     def _run(self) -> None:
@@ -58,13 +58,13 @@ class Call:
 
 
 class StubbornReader:
-    def rouse(self) -> None:
+    def wake(self) -> None:
         """Do nothing that the reader would notice."""
 
 
 def test_a_fork_waits_for_the_answer_of_a_call_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new call waits for the fork."""
-    monkeypatch.setattr(fork_barrier, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(fork_barrier, "FORK_WAIT", PATIENCE)
     barrier = ForkBarrier()
     answered, closed, second = threading.Event(), threading.Event(), threading.Event()
 
@@ -133,7 +133,7 @@ def test_the_fork_barrier_is_open_without_a_fork() -> None:
 
 def test_a_fork_waits_for_a_begun_grpc_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that began the call does other work meanwhile."""
-    monkeypatch.setattr(fork_barrier, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(fork_barrier, "FORK_WAIT", PATIENCE)
     barrier = ForkBarrier()
     call = barrier.begin(Call)
     closed = threading.Event()

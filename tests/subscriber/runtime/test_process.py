@@ -30,7 +30,7 @@ def subscribe():
 
 def fetch():
     client = subscriber()
-    client._settler({SUBSCRIPTION!r}).hold([])
+    client._settler({SUBSCRIPTION!r}).keep_leases([])
     future = client.subscribe({SUBSCRIPTION!r}, print)
     future.adopt(["lease"])[0].ack()
 

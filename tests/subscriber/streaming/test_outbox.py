@@ -176,7 +176,7 @@ def test_the_outbox_retries_a_transient_failure_after_a_growing_pause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("purpose", "seconds", "patience"),
+    ("purpose", "seconds", "retry_for"),
     [
         (Purpose.ACK, 0, ACK_RETRY_FOR),
         (Purpose.USER, 0, NACK_RETRY_FOR),
@@ -197,7 +197,7 @@ def test_the_outbox_gives_up_retries_after_a_time_limit(
     assert outbox.is_empty
     # The next pause would end too late. It is at most 30 s, and twice as long as all earlier ones
     # together.
-    assert max(patience - 31, patience / 3 - 0.1) <= now <= patience
+    assert max(retry_for - 31, retry_for / 3 - 0.1) <= now <= retry_for
     assert error_of(future).error_code is AcknowledgeStatus.OTHER
     assert "down" in str(error_of(future))
 
