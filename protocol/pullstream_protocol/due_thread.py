@@ -18,7 +18,7 @@ class DueThread:
     """Calls `act` on its own thread when something is due, and after each wake-up.
 
     Any thread may call any method. The thread alone calls `next_due` and `act`, and runs the posted
-    events. A moment that comes earlier than the one for which the thread waits needs a `wake`.
+    events. A due time before the one for which the thread waits needs a `wake`.
 
     Guarantees: after each wake-up, event and jump of the clock, `act` is called at least once.
     After `stop`, nothing begins any more. An error, also SystemExit, does not end the thread:

@@ -191,23 +191,23 @@ class Dedupe:
         delay = _SHORTEST_RETURN
         with self._lock.once:
             self._forget_the_old(now)
-            self._look_back(now)
-            fate = self._fate(key)
-            if fate is _Decision.HANDLE:
+            self._check_oldest(now)
+            decision = self._decide(key)
+            if decision is _Decision.HANDLE:
                 self._in_progress[key] = _FirstDelivery(message, now)
-            elif fate is _Decision.ACK:
+            elif decision is _Decision.ACK:
                 self._duplicates += 1
             else:
                 self._held_back += 1
                 running = int(now - self._in_progress[key].begun)
                 delay = min(max(running, _SHORTEST_RETURN), _LONGEST_RETURN)
-        if fate is _Decision.ACK:
+        if decision is _Decision.ACK:
             message.ack()
-        elif fate is _Decision.HOLD_BACK:
+        elif decision is _Decision.HOLD_BACK:
             message.nack(delay)
-        return fate is _Decision.HANDLE
+        return decision is _Decision.HANDLE
 
-    def _fate(self, key: Hashable) -> _Decision:
+    def _decide(self, key: Hashable) -> _Decision:
         if key in self._done:
             return _Decision.ACK
         first = self._in_progress.get(key)
@@ -243,7 +243,7 @@ class Dedupe:
                 self._done.popitem(last=False)
         return True
 
-    def _look_back(self, now: float) -> None:
+    def _check_oldest(self, now: float) -> None:
         """Check whether the two oldest keys in progress were settled after their callbacks.
 
         Checking two keys for each new one prevents a growing number of keys whose messages are

@@ -147,7 +147,7 @@ class LoadGauge:
         with self._lock.once:
             self._messages += messages
             self._bytes += size
-            self._look()
+            self._check()
 
     def release_load(self, messages: int, size: int) -> None:
         """Count messages as settled.
@@ -159,7 +159,7 @@ class LoadGauge:
         with self._lock.once:
             self._messages -= messages
             self._bytes -= size
-            self._look()
+            self._check()
 
     def park_load(self, messages: int, size: int) -> None:
         """Count received messages as parked; negative numbers count them as no longer parked.
@@ -171,9 +171,9 @@ class LoadGauge:
         with self._lock.once:
             self._parked += messages
             self._parked_bytes += size
-            self._look()
+            self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._paused:
             if self.load < RESUME_BELOW:
                 self._paused = False

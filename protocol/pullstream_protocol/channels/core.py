@@ -107,9 +107,9 @@ class ChannelCore:
         """
         self.check_channel(channel)
         index = self._index
-        told = index.of_channel(channel) if key is None else index.only_key(channel, key)
-        self._deliver(self._failure(channel, key, reason), told)
-        return len(told)
+        addressed = index.of_channel(channel) if key is None else index.only_key(channel, key)
+        self._deliver(self._failure(channel, key, reason), addressed)
+        return len(addressed)
 
     def channel_gone(self, channel: str, reason: str) -> None:
         """End all subscriptions of a channel that does not exist any more, with a failure."""
@@ -191,15 +191,15 @@ class ChannelCore:
         return final
 
     def _apply(self, session: Session, final: dict[Interest, bool], *, replace: bool) -> None:
-        gone = [each for each in session.interests if replace and not final.get(each, False)]
-        gone += [each for each, want in final.items() if not want and each in session.interests]
-        for interest in gone:
+        removed = [each for each in session.interests if replace and not final.get(each, False)]
+        removed += [each for each, want in final.items() if not want and each in session.interests]
+        for interest in removed:
             self._remove(session, interest)
         for interest, want in final.items():
             if want:
                 session.interests = with_item(session.interests, interest)
                 self._index.add(session, interest)
-        if gone and len(session.mailbox):
+        if removed and len(session.mailbox):
             session.mailbox.discard(lambda item: not session.wants(item))
 
     def _remove(self, session: Session, interest: Interest) -> None:
@@ -318,7 +318,7 @@ class ChannelCore:
         )
 
     def sessions(self, most: int) -> list[SessionStatistics]:
-        """Return the figures of the sessions; of the `most` oldest ones if there are more."""
+        """Return the statistics of the sessions; of the `most` oldest ones if there are more."""
         return [
             SessionStatistics(
                 id=session.subscriber[1],

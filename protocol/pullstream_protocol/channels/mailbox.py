@@ -113,10 +113,10 @@ class Mailbox:
         """
         taken: list[bytes] = []
         size = 0
-        told = self._dropped_sent + self._dropped_new
-        if told:
-            taken.append(encode_drop(self._dropped_seq, told))
-            self._dropped_sent, self._dropped_new = told, 0
+        dropped = self._dropped_sent + self._dropped_new
+        if dropped:
+            taken.append(encode_drop(self._dropped_seq, dropped))
+            self._dropped_sent, self._dropped_new = dropped, 0
             self._sent_seq = max(self._sent_seq, self._dropped_seq)
             # The report is not a message, so it does not count.
             max_items += 1

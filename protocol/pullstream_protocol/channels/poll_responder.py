@@ -32,21 +32,21 @@ class ParkedPoll(DeferredReply):
 
     Args:
         context: The context of the call.
-        look: Called with the ParkedPoll when it is ready or over.
+        check: Called with the ParkedPoll when it is ready or over.
     """
 
-    __slots__ = ("_look", "poll")
+    __slots__ = ("_check", "poll")
 
-    def __init__(self, context: grpc.ServicerContext, look: Callable[[ParkedPoll], None]) -> None:
+    def __init__(self, context: grpc.ServicerContext, check: Callable[[ParkedPoll], None]) -> None:
         super().__init__(context)
-        self._look = look
+        self._check = check
         self.poll: Poll | None = None
 
     def __call__(self, poll: Poll | None = None) -> None:
-        """Pass this object to `look`; gRPC gives no argument when the call is over."""
+        """Pass this object to `check`; gRPC gives no argument when the call is over."""
         # A publishing thread may call this before `begin_poll` has returned and `poll` is set.
         self.poll = poll or self.poll
-        self._look(self)
+        self._check(self)
 
 
 class PollResponder:
@@ -75,7 +75,7 @@ class PollResponder:
         self._thread = threading.Thread(target=self._run, name="pullstream-answers", daemon=True)
         self._thread.start()
 
-    def look(self, parked: ParkedPoll, seconds: float = 0.0) -> None:
+    def check(self, parked: ParkedPoll, seconds: float = 0.0) -> None:
         """Check a poll, now or in `seconds`: answer it, or withdraw it if its call is over."""
         self._events.put((parked, seconds))
 
@@ -92,7 +92,7 @@ class PollResponder:
         # Two functions, so that their local variables are freed when they return. In one loop, the
         # last poll would stay in memory until the next event.
         while self._take_one():
-            self._settle_due()
+            self._answer_due()
 
     def _take_one(self) -> bool:
         """Wait for an event and process it; stop waiting when a poll's deadline is near."""
@@ -105,17 +105,17 @@ class PollResponder:
         parked, seconds = event
         if not seconds:
             self._waiting.pop(parked)
-            self._settle(parked)
+            self._answer_or_withdraw(parked)
         elif parked.is_active:
             seconds = int(seconds * _STEPS) / _STEPS
             self._waiting.set(parked, None, seconds, SYSTEM_CLOCK.monotonic())
         return True
 
-    def _settle_due(self) -> None:
+    def _answer_due(self) -> None:
         for parked, _ in self._waiting.pop_due(SYSTEM_CLOCK.monotonic()):
-            self._settle(parked)
+            self._answer_or_withdraw(parked)
 
-    def _settle(self, parked: ParkedPoll) -> None:
+    def _answer_or_withdraw(self, parked: ParkedPoll) -> None:
         try:
             if parked.is_active:
                 self._answer(parked)

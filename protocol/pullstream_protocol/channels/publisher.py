@@ -164,7 +164,7 @@ class ChannelPublisher:
         return self._core.publish_failure(channel, key, reason)
 
     def statistics(self) -> ChannelStatistics:
-        """Return the current figures."""
+        """Return the current statistics."""
         return self._core.statistics()
 
     def close(self) -> None:

@@ -150,12 +150,12 @@ class SharedChannelCore:
             self._core.advance(self._clock.monotonic())
 
     def statistics(self) -> ChannelStatistics:
-        """Return the current figures."""
+        """Return the current statistics."""
         with self._lock.once:
             return self._core.statistics()
 
     def sessions(self, most: int) -> list[SessionStatistics]:
-        """Return the figures of the sessions; of the `most` oldest ones if there are more."""
+        """Return the statistics of the sessions; of the `most` oldest ones if there are more."""
         with self._lock.once:
             return self._core.sessions(most)
 

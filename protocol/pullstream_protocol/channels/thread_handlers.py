@@ -77,7 +77,7 @@ class _PollHandler:
 
     def _park(self, request: channels.PollRequest, context: grpc.ServicerContext) -> None:
         """Begin a poll, and arrange that the PollResponder learns when it is ready or over."""
-        parked = ParkedPoll(context, self._answerer.look)
+        parked = ParkedPoll(context, self._answerer.check)
         longest = self._core.longest_poll
         try:
             parked.poll = self._core.begin_poll(request, parked)
@@ -86,7 +86,7 @@ class _PollHandler:
         seconds = longest_wait(context, longest)
         # Most callers wait longer than the longest poll, and need no entry in the deadline table.
         if seconds < longest:
-            self._answerer.look(parked, seconds)
+            self._answerer.check(parked, seconds)
         if not context.add_callback(parked):
             parked()
 

@@ -35,7 +35,7 @@ _log = logging.getLogger("pullstream.dispatcher")
 # each subscription took most of the memory.
 MAX_IN_FLIGHT = 10
 
-# How long the thread may take to end after it was told to abort, in seconds.
+# Seconds in which the thread must end after an abort.
 ABORT_WAIT = 1.0
 
 # Bounds in seconds: the longest delay while messages arrive steadily, the longest delay while few
@@ -167,7 +167,7 @@ class Dispatcher:
         exactly_once: Whether the newest response reported exactly-once delivery. The consumer's
             thread sets it; messages show it.
         failures: Number of settlements that could not be delivered.
-        put: Adds a settlement that nobody waits for. Any thread may call it.
+        put: Adds a settlement without a future. Any thread may call it.
     """
 
     def __init__(

@@ -40,8 +40,8 @@ MAX_IDS = 2_500
 
 _ID_FRAMING = 4
 
-# The SDK makes the other requests for itself. Nobody misses their answers after a shutdown.
-_OUTCOMES = (Purpose.ACK, Purpose.USER, Purpose.NACK, Purpose.RETURN)
+# The SDK makes the other requests for itself. After a shutdown, their answers are not needed.
+_SETTLEMENTS = (Purpose.ACK, Purpose.USER, Purpose.NACK, Purpose.RETURN)
 
 
 class Outbox:
@@ -356,7 +356,7 @@ class Outbox:
         for key, of_key in futures.items():
             for future in of_key:
                 resolve(future, errors.get(key, unsent))
-        return {i: error for (purpose, _, i), error in errors.items() if purpose in _OUTCOMES}
+        return {i: error for (purpose, _, i), error in errors.items() if purpose in _SETTLEMENTS}
 
     def _send_at(self, when: float, request: AckRequest) -> None:
         self._retries[request.kind].schedule(request, when)
