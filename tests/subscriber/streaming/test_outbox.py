@@ -185,7 +185,7 @@ def test_the_outbox_retries_a_transient_failure_after_a_growing_pause() -> None:
     ],
 )
 def test_the_outbox_gives_up_retries_after_a_time_limit(
-    purpose: Purpose, seconds: int, patience: float
+    purpose: Purpose, seconds: int, retry_for: float
 ) -> None:
     """A deadline change is useless after the end of the lease."""
     outbox = Outbox()
