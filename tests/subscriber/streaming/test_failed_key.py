@@ -324,7 +324,7 @@ def test_a_key_that_gave_up_returns_a_message_in_all_its_deliveries() -> None:
     key.keep("1", "2")
     key.now = READER_DELAY
     actions = key.get("2/again")
-    assert (ids(actions.give_back), ids(actions.forget)) == (["1", "2/again"], ["2"])
+    assert (ids(actions.to_return), ids(actions.forget)) == (["1", "2/again"], ["2"])
     assert len(key) == 0
 
 
