@@ -44,7 +44,7 @@ SUBSCRIPTION = "projects/demo/subscriptions/records"
 ORDERED = PublisherOptions(enable_message_ordering=True)
 KEYS_OF_A_PLAIN_FILE = 20
 MAX_RECORDS = 100_000
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 # One in this many records is slow, nacked, or raises (the last two at the first delivery only). The
 # numbers are primes, so that no key gets all of them.
@@ -198,7 +198,7 @@ def run(records: list[Record], console: Console) -> bool:
             publishing.join()
         seconds = time.monotonic() - began
         future.cancel()
-        ended_well = future.result(timeout=PATIENCE)
+        ended_well = future.result(timeout=TIMEOUT)
         left = broker.backlog(SUBSCRIPTION)
         pulled = client.pull(
             subscription=SUBSCRIPTION, max_messages=10, return_immediately=True
@@ -209,9 +209,9 @@ def run(records: list[Record], console: Console) -> bool:
 
 
 def watch(handler: Handler, future: StreamingPullFuture, progress: Progress, total: int) -> None:
-    """Show the progress of the callbacks until all are done or PATIENCE seconds have passed."""
+    """Show the progress of the callbacks until all are done or TIMEOUT seconds have passed."""
     task = progress.add_task("handled", total=total)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not handler.all_acknowledged.wait(0.05):
         progress.update(task, completed=len(handler.handled.acknowledged))
         if future.done() or time.monotonic() > deadline:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 
 def started_since(before: set[threading.Thread], *, named: str = "") -> set[threading.Thread]:
@@ -19,5 +19,5 @@ def started_since(before: set[threading.Thread], *, named: str = "") -> set[thre
 def assert_ended_since(before: set[threading.Thread]) -> None:
     """Check that each thread that began after ``before`` ends soon by itself."""
     for thread in started_since(before):
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         assert not thread.is_alive(), thread.name

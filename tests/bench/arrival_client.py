@@ -36,7 +36,7 @@ PROCESSES = 4
 
 # Seconds: before and after the others arrive; how long a call may take.
 WARM_UP = 0.5
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 GET = pubsub.GetTopicRequest(topic=TOPIC)
 
@@ -51,7 +51,7 @@ class Bystander:
         self.waits: list[float] = []
 
     def start(self) -> None:
-        self._get(GET, timeout=PATIENCE)
+        self._get(GET, timeout=TIMEOUT)
         self._thread.start()
 
     def stop(self) -> None:
@@ -61,7 +61,7 @@ class Bystander:
     def _run(self) -> None:
         while not self._over.is_set():
             began = time.perf_counter()
-            self._get(GET, timeout=PATIENCE)
+            self._get(GET, timeout=TIMEOUT)
             self.waits.append(time.perf_counter() - began)
 
 
@@ -81,7 +81,7 @@ def silent(arguments: argparse.Namespace) -> float:
     began = time.perf_counter()
     connections = []
     for _ in range(arguments.clients):
-        connection = socket.create_connection((host, int(port)), PATIENCE)
+        connection = socket.create_connection((host, int(port)), TIMEOUT)
         connection.sendall(b"PRI")
         connections.append(connection)
     took = time.perf_counter() - began
@@ -121,13 +121,13 @@ def arrive(arguments: argparse.Namespace) -> None:
     """Run one process of clients, which prints the time of its last answer."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     # Imports and threads of grpcio are there before the clock starts.
-    stub(grpc.insecure_channel(arguments.endpoint, options))(GET, timeout=PATIENCE)
+    stub(grpc.insecure_channel(arguments.endpoint, options))(GET, timeout=TIMEOUT)
     print(READY, flush=True)
     sys.stdin.readline()
     channels = [
         grpc.insecure_channel(arguments.endpoint, options) for _ in range(arguments.clients)
     ]
-    calls = [stub(channel).future(GET, timeout=PATIENCE) for channel in channels]
+    calls = [stub(channel).future(GET, timeout=TIMEOUT) for channel in channels]
     for call in calls:
         call.result()
     print(time.time(), flush=True)

@@ -37,7 +37,7 @@ BATCH = 100
 
 # The seconds before the clock starts, and the longest wait for the next message.
 WARM_UP = 0.5
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 # A topic without messages.
 SILENT = TOPIC + "-silent"
@@ -230,7 +230,7 @@ def receipt(broker: Broker, arguments: argparse.Namespace) -> Figures:
     while time.monotonic() < end:
         began = time.perf_counter()
         broker.publish(request)
-        took = received.get(timeout=PATIENCE) - began
+        took = received.get(timeout=TIMEOUT) - began
         if time.monotonic() > warm:
             times.append(took)
     percentiles = statistics.quantiles(times, n=100, method="inclusive")

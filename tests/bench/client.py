@@ -28,7 +28,7 @@ SUBSCRIPTION = "projects/bench/subscriptions/bench-{}"
 # In seconds: the time from the first message to the start of the clock, the longest wait for a
 # first or next message, and the wait for messages after the last.
 WARM_UP = 1.0
-PATIENCE = 60.0
+TIMEOUT = 60.0
 AFTERMATH = 0.5
 # The seconds between two looks at the progress.
 LOOK_EVERY = 0.005
@@ -69,7 +69,7 @@ def total(counters: Sequence[Counter]) -> int:
 
 def first_count(counters: Sequence[Counter]) -> int:
     """Wait until each counter has counted something, and return the total by then."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     silent = list(counters)
     while silent := [counter for counter in silent if not counter.read()]:
         if time.monotonic() > deadline:
@@ -103,7 +103,7 @@ def drain(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures
     count, cpu, began = first, time.process_time(), time.monotonic()
     moved = began
     memory: list[tuple[int, float]] = []
-    while count < arguments.messages and time.monotonic() < moved + PATIENCE:
+    while count < arguments.messages and time.monotonic() < moved + TIMEOUT:
         time.sleep(LOOK_EVERY)
         before, count = count, total(counters)
         if count > before:

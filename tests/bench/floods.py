@@ -39,7 +39,7 @@ _SUBSCRIBER = "/google.pubsub.v1.Subscriber/"
 _PUBLISHER = "/google.pubsub.v1.Publisher/"
 
 # Pause between two calls of a victim, and the longest wait that it accepts, in seconds.
-PAUSE, PATIENCE = 0.02, 60.0
+PAUSE, TIMEOUT = 0.02, 60.0
 
 # Calls that an attacker sends at once.
 CALLS_AT_ONCE = 100
@@ -137,7 +137,7 @@ def be_victim(port: int, kind: str, seconds: float) -> None:
 def _unary_victim(channel: grpc.Channel) -> Any:
     list_topics: Any = channel.unary_unary(f"{_PUBLISHER}ListTopics")
     request = pubsub.ListTopicsRequest(project=PROJECT).SerializeToString()
-    return lambda: list_topics(request, timeout=PATIENCE)
+    return lambda: list_topics(request, timeout=TIMEOUT)
 
 
 def _stream_victim(channel: grpc.Channel) -> Any:
@@ -159,7 +159,7 @@ def _stream_victim(channel: grpc.Channel) -> Any:
 
     def once() -> None:
         requests.put(b"")
-        answers.get(timeout=PATIENCE)
+        answers.get(timeout=TIMEOUT)
 
     return once
 
@@ -211,7 +211,7 @@ def _prepare(port: int) -> None:
             ),
         ):
             call: Any = channel.unary_unary(method)
-            call(request.SerializeToString(), timeout=PATIENCE)
+            call(request.SerializeToString(), timeout=TIMEOUT)
 
 
 def _start(*arguments: object) -> subprocess.Popen[str]:

@@ -31,7 +31,7 @@ from rich.table import Table
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import peers
-from .client import PATIENCE, SUBSCRIPTION, Figures
+from .client import SUBSCRIPTION, TIMEOUT, Figures
 from .peers import OFFICIAL, OURS, PEERS, TIMESTAMP, Counter
 from .publisher import BATCH, TOPIC, Broker
 from .servers import Broker as Kind
@@ -97,10 +97,10 @@ def client(peer: str, endpoint: str, case: str, size: int) -> Figures:
     counter = Failing(ONE_KEY_NACKS if case == "one-key" else 1, messages)
     # The window takes all messages and those of the other keys.
     subscribe(SUBSCRIPTION.format(0), 2 * messages + 10, counter)
-    if not counter.first.wait(PATIENCE):
+    if not counter.first.wait(TIMEOUT):
         sys.exit("received nothing")
     cpu, began = time.process_time(), time.monotonic()
-    if not counter.done.wait(PATIENCE * 5):
+    if not counter.done.wait(TIMEOUT * 5):
         sys.exit(f"{counter._left} messages are missing")
     return {
         "cpu": time.process_time() - cpu,
@@ -155,7 +155,7 @@ def measure(peer: str, case: str, size: int) -> Figures:
         options = ["--endpoint", endpoint, "--case", case, "--sizes", str(size)]
         with others_published(broker):
             ended = subprocess.run(
-                [*command, *options], stdout=subprocess.PIPE, text=True, timeout=PATIENCE * 10
+                [*command, *options], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT * 10
             )
         if ended.returncode:
             return {}

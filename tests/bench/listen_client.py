@@ -37,7 +37,7 @@ from .servers import running
 # Subscribers share connections, as subscribers on one machine share a proxy's.
 PER_CONNECTION = 1000
 WARM_UP = 0.5
-PATIENCE = 60.0
+TIMEOUT = 60.0
 KEY = "the-one"
 DATA = b"x" * 100
 
@@ -68,12 +68,12 @@ def latency(arguments: argparse.Namespace) -> Figures:
             on_message=lambda message: came.put(time.perf_counter()),
             on_done=lambda error: taken.set(),
         )
-        taken.wait(PATIENCE)
+        taken.wait(TIMEOUT)
         warm = time.monotonic() + WARM_UP
         while time.monotonic() < warm + arguments.seconds:
             began = time.perf_counter()
             broker.publish(request)
-            took = came.get(timeout=PATIENCE) - began
+            took = came.get(timeout=TIMEOUT) - began
             if time.monotonic() > warm:
                 times.append(took)
     percentiles = statistics.quantiles(times, n=100, method="inclusive")

@@ -27,7 +27,7 @@ from .watch_cases import WatchWork
 
 # In seconds, on top of the measuring time. The client's own limits are shorter; this one is for a
 # client that hangs.
-PATIENCE = 600.0
+TIMEOUT = 600.0
 PER_SECOND = 100
 # Latencies are counted this many times longer than rates because of the 99th percentile.
 LATENCY_TIMES = 4
@@ -133,7 +133,7 @@ def _work(work: Work, effort: Effort) -> Figures:
         command = [sys.executable, "-m", "tests.bench.broker_client", work.mode, server.endpoint]
         for name, value in options.items():
             command += [f"--{name}", str(value)]
-        return _figures(command, effort.seconds + PATIENCE)
+        return _figures(command, effort.seconds + TIMEOUT)
 
 
 def _run(run: Run, effort: Effort) -> Figures:
@@ -148,7 +148,7 @@ def _run(run: Run, effort: Effort) -> Figures:
     options = ["--mode", run.mode, "--seconds", str(seconds), "--messages", str(messages)]
     options += ["--subscriptions", str(run.subscriptions), "--max-messages", str(run.max_messages)]
     with servers.serving(server) as endpoint, published(run, endpoint, messages):
-        figures = _figures([*command, endpoint, *options], seconds + PATIENCE)
+        figures = _figures([*command, endpoint, *options], seconds + TIMEOUT)
     if isinstance(server, Feed) and "rate" in figures:
         figures["megabytes"] = figures["rate"] * server.size / 1e6
     return figures
@@ -160,20 +160,20 @@ def _spark(work: SparkWork, effort: Effort) -> Figures:
     command = [sys.executable, "-m", "tests.bench.spark_client", work.mode]
     options = ["--sink", work.sink, "--rows", str(work.rows), "--messages", str(messages)]
     if not work.needs_broker:
-        return _figures([*command, *options], PATIENCE)
+        return _figures([*command, *options], TIMEOUT)
     with servers.serving(Broker.OURS) as endpoint:
         publisher = [sys.executable, "-m", "tests.bench.publisher", endpoint]
         backlog = ["--messages", str(messages), "--attributes", "2"]
-        with servers.running([*publisher, *backlog], READY, PATIENCE):
+        with servers.running([*publisher, *backlog], READY, TIMEOUT):
             pass
-        return _figures([*command, endpoint, *options], PATIENCE)
+        return _figures([*command, endpoint, *options], TIMEOUT)
 
 
 def _fetch(work: FetchWork, effort: Effort) -> Figures:
     command = [sys.executable, "-m", "tests.bench.fetch_client", work.peer]
     options = ["--messages", str(int(work.messages * effort.part)), "--batch", str(work.batch)]
     with serving_for(work) as endpoint:
-        return _figures([*command, endpoint, *options], PATIENCE)
+        return _figures([*command, endpoint, *options], TIMEOUT)
 
 
 def _watch(work: WatchWork, effort: Effort) -> Figures:
@@ -185,23 +185,23 @@ def _watch(work: WatchWork, effort: Effort) -> Figures:
             publisher = [sys.executable, "-m", "tests.bench.publisher", endpoint]
             publisher += ["--subscriptions", "0", "--per-second", str(work.per_second)]
             stack.enter_context(servers.running(publisher, READY))
-        return _figures([*command, endpoint, *options], effort.seconds + PATIENCE)
+        return _figures([*command, endpoint, *options], effort.seconds + TIMEOUT)
 
 
 def _listen(work: ListenWork, effort: Effort) -> Figures:
     options = ["--subscribers", str(work.subscribers)]
     if not work.needs_broker:
-        return _figures([sys.executable, "-m", "tests.bench.parked", work.mode, *options], PATIENCE)
+        return _figures([sys.executable, "-m", "tests.bench.parked", work.mode, *options], TIMEOUT)
     command = [sys.executable, "-m", "tests.bench.listen_client", work.mode]
     options += ["--seconds", str(effort.seconds)]
     with servers.serving(Broker.OURS) as endpoint:
-        return _figures([*command, endpoint, *options], PATIENCE)
+        return _figures([*command, endpoint, *options], TIMEOUT)
 
 
 def _arrival(work: ArrivalWork) -> Figures:
     command = [sys.executable, "-m", "tests.bench.arrival_client", work.mode]
     with servers.serving(work.server) as endpoint:
-        return _figures([*command, endpoint, "--clients", str(work.clients)], PATIENCE)
+        return _figures([*command, endpoint, "--clients", str(work.clients)], TIMEOUT)
 
 
 def _publish(work: PublishWork, effort: Effort) -> Figures:
@@ -213,7 +213,7 @@ def _publish(work: PublishWork, effort: Effort) -> Figures:
         if work.on_broker:
             with servers.running([sys.executable, "-m", "tests.bench.publisher", endpoint], READY):
                 pass
-        return _figures([*command, endpoint, *options], effort.seconds + PATIENCE)
+        return _figures([*command, endpoint, *options], effort.seconds + TIMEOUT)
 
 
 def _figures(command: Sequence[str], timeout: float) -> Figures:

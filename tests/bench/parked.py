@@ -32,7 +32,7 @@ from pullstream_protocol.rpcs import CHANNELS
 from .client import Figures, Process
 
 # The seconds until all must have connected, and between two looks at them.
-PATIENCE = 60.0
+TIMEOUT = 60.0
 LOOK_EVERY = 0.1
 
 # The options that docs/channels.md recommends for this many listeners.
@@ -74,7 +74,7 @@ def _held(port: int, subscribers: int) -> Iterator[None]:
 
 def _looks(count: Callable[[], int], subscribers: int) -> Iterator[float]:
     """Yield the seconds to wait before the next look until all subscribers wait."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while count() < subscribers:
         if time.monotonic() > deadline:
             sys.exit(f"{count()} of {subscribers} subscribers wait")

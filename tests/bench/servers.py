@@ -19,7 +19,7 @@ from tests.interop.test_java_emulator import JAR, JAVA, free_port
 ROOT = Path(__file__).parents[2]
 
 # The seconds that a server may take to start or to end.
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class NotStarted(Exception):
@@ -123,7 +123,7 @@ def served(server: Server) -> Iterator[Served]:
 
 
 @contextmanager
-def running(command: Sequence[str], ready: str, timeout: float = PATIENCE) -> Iterator[str]:
+def running(command: Sequence[str], ready: str, timeout: float = TIMEOUT) -> Iterator[str]:
     """Run a process during the block after it has printed a line that matches `ready`.
 
     Yields the match's last group.
@@ -137,7 +137,7 @@ def running(command: Sequence[str], ready: str, timeout: float = PATIENCE) -> It
 
 @contextmanager
 def _started(
-    command: Sequence[str], ready: str, timeout: float = PATIENCE
+    command: Sequence[str], ready: str, timeout: float = TIMEOUT
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     pattern = re.compile(ready)
     found: list[str] = []
@@ -165,10 +165,10 @@ def _started(
     finally:
         process.terminate()
         try:
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        reader.join(PATIENCE)
+        reader.join(TIMEOUT)
         if process.stdout is not None:
             process.stdout.close()

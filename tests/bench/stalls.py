@@ -30,7 +30,7 @@ LARGE = f"{PROJECT}/topics/large"
 SMALL = f"{PROJECT}/topics/small"
 SCHEMA = f"{PROJECT}/schemas/large"
 SIZE = 9_000_000
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 INTS = json.dumps({"type": "array", "items": "int"})
 STATES = json.dumps(
@@ -109,7 +109,7 @@ CASES = (
 def call(channel: grpc.Channel, method: str, request: Any) -> Any:
     rpc = BY_METHOD[method]
     stub = channel.unary_unary(rpc.path, rpc.request.SerializeToString, rpc.response.FromString)
-    return stub(request, timeout=PATIENCE)
+    return stub(request, timeout=TIMEOUT)
 
 
 def connect(endpoint: str) -> grpc.Channel:
@@ -167,8 +167,8 @@ def measure(case: Case, seconds: float) -> Waits:
         other.start()
         busy.start()
         took = sorted(waits.get())
-        busy.join(PATIENCE)
-        other.join(PATIENCE)
+        busy.join(TIMEOUT)
+        other.join(TIMEOUT)
         large: list[float] = []
         while not spent.empty():
             large.append(spent.get())

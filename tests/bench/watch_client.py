@@ -25,7 +25,7 @@ from .peers import TIMESTAMP
 from .publisher import TOPIC
 
 BATCH = 1000
-PATIENCE = 60.0
+TIMEOUT = 60.0
 WARM_UP = 0.5
 
 SIZE = 100
@@ -58,7 +58,7 @@ def watch(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
     fill(client, arguments.messages)
     with SubscriberClient(endpoint=arguments.endpoint) as reader:
         reader.watch({TOPIC: 0}, handle, max_messages=1000)
-        assert done.wait(PATIENCE), "the watch has not caught up"
+        assert done.wait(TIMEOUT), "the watch has not caught up"
     return _rate(count, ended[0] - began[0], ended[1] - began[1])
 
 
@@ -112,7 +112,7 @@ def fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
 
     client.watch(dict.fromkeys(copies, "tail"), handle)
     for _ in copies:
-        arrived.get(timeout=PATIENCE)
+        arrived.get(timeout=TIMEOUT)
     times: list[float] = []
     warm = time.monotonic() + WARM_UP
     while (now := time.monotonic()) < warm + arguments.seconds:
@@ -120,7 +120,7 @@ def fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
         client.feeds.append(TOPIC, [RECORD])
         count = 0
         while count < len(copies):
-            count += arrived.get(timeout=PATIENCE)
+            count += arrived.get(timeout=TIMEOUT)
         if now > warm:
             times.append(time.perf_counter() - began)
     return _percentiles(times)

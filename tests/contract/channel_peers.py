@@ -19,7 +19,7 @@ from tests.subscriber.streaming.fakes import eventually
 
 ORDERS = "projects/test/topics/orders"
 BILLS = "projects/test/topics/bills"
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 def create_topics(emulator: Emulator) -> None:
@@ -54,7 +54,7 @@ class BareSubscriber:
     def close(self) -> None:
         self._channel.close()
 
-    def start(self, method: str, request: Any, timeout: float | None = PATIENCE) -> Any:
+    def start(self, method: str, request: Any, timeout: float | None = TIMEOUT) -> Any:
         """Start a call and return its future."""
         rpc = BY_METHOD[method]
         call: Any = self._channel.unary_unary(
@@ -86,7 +86,7 @@ class BareSubscriber:
         return self.command(*((channel, key) for key in keys), subscribe=False)
 
     def begin_poll(
-        self, processed: int = 0, *, timeout: float | None = PATIENCE, **fields: Any
+        self, processed: int = 0, *, timeout: float | None = TIMEOUT, **fields: Any
     ) -> Any:
         """Start a long poll and return its future."""
         request = channels.PollRequest(

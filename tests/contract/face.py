@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 # Seconds. No step takes longer on any machine; the limit turns a hang into a failure.
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 Json = dict[str, Any]
 # The name of a frame, the token for the positions after it ("" if it has none), and its content.
@@ -36,7 +36,7 @@ class WatchHandle(Protocol):
     # The from_seq, head_seq and earliest_seq of each topic at the start of the watch.
     topics: dict[str, Json]
 
-    def next(self, timeout: float = PATIENCE) -> Event:
+    def next(self, timeout: float = TIMEOUT) -> Event:
         """Return the next event.
 
         Raises:

@@ -26,7 +26,7 @@ from pullstream.follow import (
 )
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import SYSTEM_CLOCK
-from tests.contract.face import PATIENCE
+from tests.contract.face import TIMEOUT
 
 TOPIC = "projects/test-project/topics/orders"
 
@@ -129,7 +129,7 @@ class Diary:
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition`, which looks at this diary, is true."""
-        deadline = SYSTEM_CLOCK.monotonic() + PATIENCE
+        deadline = SYSTEM_CLOCK.monotonic() + TIMEOUT
         with self._changed:
             while not condition():
                 left = deadline - SYSTEM_CLOCK.monotonic()
@@ -179,7 +179,7 @@ class Followed:
         return follower
 
     def close(self) -> None:
-        self.client.close(PATIENCE)
+        self.client.close(TIMEOUT)
         self.wire.close()
 
 
@@ -198,7 +198,7 @@ class Held:
 
     def __call__(self, record: Record) -> None:
         self._here.diary.handle(record)
-        self.gate.wait(PATIENCE)
+        self.gate.wait(TIMEOUT)
 
 
 def until_live(follower: Follower) -> None:
@@ -207,7 +207,7 @@ def until_live(follower: Follower) -> None:
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait until `condition` is true. Polls, for conditions that nothing signals."""
-    deadline = SYSTEM_CLOCK.monotonic() + PATIENCE
+    deadline = SYSTEM_CLOCK.monotonic() + TIMEOUT
     pause = threading.Event()
     while not condition():
         assert SYSTEM_CLOCK.monotonic() < deadline, "it has not happened"

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
-from tests.contract.face import PATIENCE, Event, FaceError, Json
+from tests.contract.face import TIMEOUT, Event, FaceError, Json
 from tests.contract.grpc_forms import (
     PROJECT,
     config_of,
@@ -63,7 +63,7 @@ class GrpcFace:
             response_deserializer=rpc.response.FromString,
         )
         try:
-            return stub(request, timeout=PATIENCE)
+            return stub(request, timeout=TIMEOUT)
         except grpc.RpcError as error:
             raise face_error(error) from error
 
@@ -239,7 +239,7 @@ class GrpcWatch:
                 frames.put(error)
 
         threading.Thread(target=read, daemon=True).start()
-        return self._next(PATIENCE).opened
+        return self._next(TIMEOUT).opened
 
     def _next(self, timeout: float) -> feeds.Frame:
         try:
@@ -253,7 +253,7 @@ class GrpcWatch:
         assert isinstance(frame, feeds.Frame)
         return frame
 
-    def next(self, timeout: float = PATIENCE) -> Event:
+    def next(self, timeout: float = TIMEOUT) -> Event:
         return self._told(self._next(timeout))
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from tests.contract.face import PATIENCE, Event, FaceError, Json
+from tests.contract.face import TIMEOUT, Event, FaceError, Json
 from tests.emulator.event_reader import EventReader, Refused
 
 # The HTTP status for each error that ends a stream.
@@ -37,7 +37,7 @@ class HttpFace:
     def _connection(self) -> HTTPConnection:
         connection: HTTPConnection | None = getattr(self._of_thread, "connection", None)
         if connection is None:
-            connection = HTTPConnection(self._endpoint, timeout=PATIENCE)
+            connection = HTTPConnection(self._endpoint, timeout=TIMEOUT)
             self._opened.callback(connection.close)
             self._of_thread.connection = connection
         return connection
@@ -130,7 +130,7 @@ class HttpWatch:
             error = refused.content["error"]
             raise FaceError(refused.status, error["code"], error["message"]) from refused
 
-    def next(self, timeout: float = PATIENCE) -> Event:
+    def next(self, timeout: float = TIMEOUT) -> Event:
         try:
             name, event_id, content = self._reader.next(timeout)
         except EOFError:

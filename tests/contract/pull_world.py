@@ -21,7 +21,7 @@ TOPIC = "projects/test-project/topics/orders"
 SUBSCRIPTION = "projects/test-project/subscriptions/billing"
 
 # Seconds. No step takes longer on any machine; the limit turns a hang into a failure.
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 class Recorder(grpc.UnaryUnaryClientInterceptor):
@@ -77,7 +77,7 @@ class PullWorld:
         """Call `function` in a new thread."""
         return self._threads.submit(function, *args, **options)
 
-    def start_fetch(self, timeout: float | None = PATIENCE, **options: Any) -> Future[Any]:
+    def start_fetch(self, timeout: float | None = TIMEOUT, **options: Any) -> Future[Any]:
         """Start a fetch, and return when it waits."""
         waiting = self.waiting
         future = self.start(self.client.fetch, SUBSCRIPTION, timeout=timeout, **options)
@@ -89,7 +89,7 @@ class PullWorld:
         return self.emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION))
 
     def wait_until_waiting(self, count: int) -> None:
-        until = SYSTEM_CLOCK.monotonic() + PATIENCE
+        until = SYSTEM_CLOCK.monotonic() + TIMEOUT
         # Each check of `waiting` is a turn of the broker's event loop, so the calls make progress.
         while (waiting := self.waiting) != count:
             assert SYSTEM_CLOCK.monotonic() < until, f"{waiting} calls wait, not {count}"

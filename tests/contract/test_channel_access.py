@@ -16,7 +16,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
 from pullstream_protocol.messages import channels_pb2 as channels
 from pullstream_protocol.rpcs import BY_METHOD
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 from .channel_peers import (
     BILLS,
@@ -42,7 +42,7 @@ def test_a_token_gives_access_only_to_channels_of_its_projects(clock: ManualCloc
                     rpc.path, rpc.request.SerializeToString, rpc.response.FromString
                 )
                 metadata = (("authorization", f"Bearer {token}"),)
-                return stub(request, timeout=PATIENCE, metadata=metadata)
+                return stub(request, timeout=TIMEOUT, metadata=metadata)
 
             request = channels.CommandsRequest(subscriber_id="one", batch_no=1, replace=True)
             request.commands.add(channel=ORDERS, subscribe=True)

@@ -7,7 +7,7 @@ import threading
 from pullstream import ChannelMessage, ChannelSubscriber
 from pullstream_emulator import Emulator
 from pullstream_protocol.messages import channels_pb2 as channels
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 from .channel_peers import (
     BILLS,
@@ -243,13 +243,13 @@ def test_no_message_reaches_the_callback_after_unsubscribe_c0_18(
     def slow(message: ChannelMessage) -> None:
         heard.append(message.data)
         running.set()
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(TIMEOUT)
 
     later = Heard()
     listener.subscribe(ORDERS, "a", on_message=slow)
     later.subscribe(listener, ORDERS, "b")
     broker.publish(ORDERS, "1", ordering_key="a")
-    assert running.wait(PATIENCE)
+    assert running.wait(TIMEOUT)
     broker.publish(ORDERS, "2", ordering_key="a")
     # The next poll has acknowledged the message.
     eventually(lambda: statistics(broker).waiting == 0 and statistics(broker).parked == 1)

@@ -6,7 +6,7 @@ import math
 
 from pullstream import ChannelLimits, ChannelPublisher
 from pullstream_protocol.clock import ManualClock
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 from .channel_peers import BareSubscriber, data_of
 from .channel_servers import Serve, on_both_servers
@@ -39,7 +39,7 @@ def test_a_poll_without_a_deadline_is_allowed_c0_12(serve: Serve) -> None:
         poll = direct.begin_poll(timeout=None)
         eventually(lambda: publisher.statistics().parked == 1)
         publisher.publish("c", "a", "x")
-        assert data_of(poll.result(PATIENCE).items) == ["x"]
+        assert data_of(poll.result(TIMEOUT).items) == ["x"]
         direct.close()
 
 

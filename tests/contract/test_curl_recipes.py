@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.face import PATIENCE
+from tests.contract.face import TIMEOUT
 from tests.emulator.program import running
 from tests.emulator.rest_client import RestClient
 from tests.optional_tools import missing
@@ -66,7 +66,7 @@ class Shell:
             env=self._environment,
             capture_output=True,
             check=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
         return [json.loads(line) for line in ran.stdout.splitlines()]
 

@@ -34,7 +34,7 @@ from pullstream.rpc.rpcs import Rpcs
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
-from tests.contract.face import PATIENCE
+from tests.contract.face import TIMEOUT
 from tests.contract.following import TOPIC, Followed, Held, followed, kept_in, until
 from tests.subscriber.program import start_program
 from tests.subscriber.scripted_server import Call, ScriptedServer
@@ -95,11 +95,11 @@ def test_a_follower_can_be_closed_while_its_topic_is_created() -> None:
 
     def wait(call: Call) -> None:
         asked.set()
-        answer.wait(PATIENCE)
+        answer.wait(TIMEOUT)
 
     with ScriptedServer(wait) as server, SubscriberClient(endpoint=server.endpoint) as client:
         follower = client.follow(TOPIC, print, create=True)
-        assert asked.wait(PATIENCE)
+        assert asked.wait(TIMEOUT)
         assert follower.close(timeout=1.0)
         answer.set()
 
@@ -109,7 +109,7 @@ def test_a_server_without_feeds_is_an_error_without_retries(foreign: str) -> Non
     with SubscriberClient(endpoint=foreign) as client:
         for checkpoint in (None, ServerCursor("projects/p/cursors/c")):
             follower = client.follow(TOPIC, print, checkpoint=checkpoint)
-            assert "a call of pullstream's broker" in str(follower.exception(PATIENCE))
+            assert "a call of pullstream's broker" in str(follower.exception(TIMEOUT))
 
 
 def test_waiting_for_the_first_answer_uses_no_cpu() -> None:
@@ -137,7 +137,7 @@ def test_waiting_for_the_first_answer_uses_no_cpu() -> None:
     threading.Event().wait(0.05)
     assert clock.looks < 10
     follow.stop()
-    assert follow.future.result(PATIENCE) is True
+    assert follow.future.result(TIMEOUT) is True
 
 
 def test_a_failing_event_callback_does_not_end_the_follower(here: Followed) -> None:
@@ -242,7 +242,7 @@ def test_any_exception_of_a_handler_ends_the_follower(here: Followed) -> None:
 
     here.append(1)
     follower = here.follow(handler=handle)
-    assert isinstance(follower.exception(PATIENCE), SystemExit)
+    assert isinstance(follower.exception(TIMEOUT), SystemExit)
     assert here.diary.closed.reason is CloseReason.HANDLER_ERROR
 
 
@@ -262,7 +262,7 @@ client.follow(
 caught_up.wait()
 """
     with start_program(program, here.emulator.endpoint) as running:
-        _, errors = running.communicate(timeout=PATIENCE)
+        _, errors = running.communicate(timeout=TIMEOUT)
     assert (running.returncode, errors) == (0, "")
     assert kept_in(tmp_path / "positions.db")[TOPIC] == 3
 
@@ -283,7 +283,7 @@ def test_a_silent_stream_is_replaced_c1_11(here: Followed) -> None:
     follow.start()
     here.diary.wait_for_turn(3)
     follow.stop()
-    follow.future.result(PATIENCE)
+    follow.future.result(TIMEOUT)
     fell = here.diary.events[1]
     assert isinstance(fell, FellBehind)
     assert fell.cause == "silence"
@@ -313,7 +313,7 @@ def test_an_unreachable_server_ends_a_follower_before_its_first_answer_c1_14(
     """No server listens. `give_up_after` also ends a follower before its first answer."""
     here.emulator.stop()
     follower = here.follow(give_up_after=0.2)
-    assert isinstance(follower.exception(PATIENCE), Unavailable)
+    assert isinstance(follower.exception(TIMEOUT), Unavailable)
     assert here.diary.closed.reason is CloseReason.SERVER_GONE
     assert [type(event).__name__ for event in here.diary.events] == ["Closed"]
 
@@ -352,7 +352,7 @@ def test_a_coroutine_handler_can_close_its_follower(here: Followed, what: str) -
             seen.append(record.seq)
 
         followers.append(client.follow(TOPIC, handle))
-        assert await asyncio.wait_for(followers[0], PATIENCE) is True
+        assert await asyncio.wait_for(followers[0], TIMEOUT) is True
         await client.close()
 
     here.append(3)
@@ -371,10 +371,10 @@ def test_a_coroutine_that_a_handler_returns_ends_the_follower(here: Followed) ->
     with SubscriberClient(endpoint=here.emulator.endpoint) as client:
         follower = client.follow(TOPIC, lambda record: save_later(record))
         with pytest.raises(TypeError, match="pass the async def itself"):
-            follower.result(PATIENCE)
+            follower.result(TIMEOUT)
         follower = client.follow(TOPIC, here.diary.handle, checkpoint_every=1, **checkpoint)
         with pytest.raises(CheckpointError, match="pass the async def itself"):
-            follower.result(PATIENCE)
+            follower.result(TIMEOUT)
         for wrong in ({"checkpoint": save_later}, {"on_event": save_later}):
             refused: dict[str, Any] = wrong
             with pytest.raises(TypeError, match="plain function"):

@@ -6,7 +6,7 @@ import pytest
 
 from pullstream import PullTimeout, SubscriberClient, SubscriberClosed
 from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
-from tests.contract.pull_world import PATIENCE, SUBSCRIPTION, PullWorld, seconds_of, texts
+from tests.contract.pull_world import SUBSCRIPTION, TIMEOUT, PullWorld, seconds_of, texts
 from tests.contract.pull_world import world as world
 
 
@@ -26,7 +26,7 @@ def test_a_fetch_raises_unavailable_when_the_server_stops_c3_11(world: PullWorld
     """The error is UNAVAILABLE, and the fetch does not hang."""
     waiting = world.start_fetch()
     world.emulator.stop()
-    assert isinstance(waiting.exception(PATIENCE), Unavailable)
+    assert isinstance(waiting.exception(TIMEOUT), Unavailable)
 
 
 def test_messages_received_before_an_error_are_returned_c3_11(world: PullWorld) -> None:
@@ -34,7 +34,7 @@ def test_messages_received_before_an_error_are_returned_c3_11(world: PullWorld) 
     world.publish("a")
     waiting = world.start_fetch(max_messages=3, min_messages=3)
     world.emulator.inspect(lambda engine: engine.disconnect(FailedPrecondition("no more")))
-    assert isinstance(waiting.exception(PATIENCE), FailedPrecondition)
+    assert isinstance(waiting.exception(TIMEOUT), FailedPrecondition)
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
@@ -62,7 +62,7 @@ def test_a_fetch_on_a_closed_client_raises_and_leaves_messages_c3_17(world: Pull
     waiting = world.start(client.fetch, SUBSCRIPTION, timeout=None)
     world.wait_until_waiting(1)
     client.close()
-    assert isinstance(waiting.exception(PATIENCE), SubscriberClosed)
+    assert isinstance(waiting.exception(TIMEOUT), SubscriberClosed)
     # The broker does not know yet that the call is gone. A message published before it knows goes
     # to this call, and is redelivered when its lease ends.
     world.wait_until_waiting(0)
@@ -82,7 +82,7 @@ def test_closing_the_client_returns_messages_of_waiting_fetches_c3_17(world: Pul
     waiting = world.start(client.fetch, SUBSCRIPTION, 3, None, 3)
     world.wait_until_waiting(1)
     client.close()
-    assert isinstance(waiting.exception(PATIENCE), SubscriberClosed)
+    assert isinstance(waiting.exception(TIMEOUT), SubscriberClosed)
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
@@ -97,7 +97,7 @@ def test_an_unresponsive_server_does_not_delay_closing_c3_17(
         fault.wait_for_hits(10)
         # The waits for the fetches do not add up.
         assert 0.1 < seconds_of(client.close) < 1.5
-    assert all(isinstance(each.exception(PATIENCE), SubscriberClosed) for each in waiting)
+    assert all(isinstance(each.exception(TIMEOUT), SubscriberClosed) for each in waiting)
 
 
 def test_messages_returned_by_closing_are_not_fetched_by_the_same_client_c3_17(
@@ -110,7 +110,7 @@ def test_messages_returned_by_closing_are_not_fetched_by_the_same_client_c3_17(
         waiting = world.start(client.fetch, SUBSCRIPTION, timeout=None)
         world.wait_until_waiting(1)
         client.close()
-    assert isinstance(waiting.exception(PATIENCE), SubscriberClosed)
+    assert isinstance(waiting.exception(TIMEOUT), SubscriberClosed)
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
@@ -121,4 +121,4 @@ def test_deleting_the_subscription_ends_waiting_fetches_with_not_found_c3_17(
     waiting = [world.start_fetch() for _ in range(3)]
     world.client.delete_subscription(subscription=SUBSCRIPTION)
     for fetch in waiting:
-        assert isinstance(fetch.exception(PATIENCE), NotFound)
+        assert isinstance(fetch.exception(TIMEOUT), NotFound)

@@ -14,8 +14,8 @@ from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import Cancelled, DeadlineExceeded
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.contract.pull_world import (
-    PATIENCE,
     SUBSCRIPTION,
+    TIMEOUT,
     PullWorld,
     Recorder,
     seconds_of,
@@ -52,7 +52,7 @@ def test_a_fetch_waits_for_one_message_by_default_c3_1(world: PullWorld) -> None
     waiting = world.start(world.client.fetch, SUBSCRIPTION)
     world.wait_until_waiting(1)
     world.publish("a", "b")
-    assert texts(waiting.result(PATIENCE)) == ["a"]
+    assert texts(waiting.result(TIMEOUT)) == ["a"]
 
 
 def test_a_fetch_returns_more_messages_than_one_response_holds_c3_1(world: PullWorld) -> None:
@@ -91,7 +91,7 @@ def test_a_lingering_pull_ends_when_messages_arrive_c3_4(world: PullWorld) -> No
     """Messages that are published later end the wait."""
     waiting = world.start_fetch()
     world.publish("a")
-    assert waiting.result(PATIENCE).reason == "filled"
+    assert waiting.result(TIMEOUT).reason == "filled"
 
 
 def test_a_lingering_pull_ends_before_its_deadline_c3_4(world: PullWorld) -> None:
@@ -110,7 +110,7 @@ def test_a_lingering_pull_ends_when_its_caller_disconnects_c3_4(world: PullWorld
     world.wait_until_waiting(1)
     channel.close()
     world.wait_until_waiting(0)
-    assert isinstance(waiting.exception(PATIENCE), Cancelled)
+    assert isinstance(waiting.exception(TIMEOUT), Cancelled)
 
 
 def test_a_fetch_first_requests_the_available_messages_c3_8(
@@ -166,7 +166,7 @@ def test_fetching_one_message_takes_one_or_two_requests_c3_12(
     waiting = world.start(client.fetch, SUBSCRIPTION)
     world.wait_until_waiting(1)
     world.publish("b")
-    assert texts(waiting.result(PATIENCE)) == ["b"]
+    assert texts(waiting.result(TIMEOUT)) == ["b"]
     assert pulls(recorder)[1:] == [(True, 1), (False, 1)]
 
 
@@ -175,12 +175,12 @@ def test_concurrent_fetches_of_one_client_get_their_own_messages_c3_12(world: Pu
     even = world.create(SUBSCRIPTION + "-even", filter='attributes.kind = "even"')
     odd = world.create(SUBSCRIPTION + "-odd", filter='attributes.kind = "odd"')
     waiting: dict[str, Future[Any]] = {
-        name: world.start(world.client.fetch, name, 10, PATIENCE, 10) for name in (even, odd)
+        name: world.start(world.client.fetch, name, 10, TIMEOUT, 10) for name in (even, odd)
     }
     for number in range(20):
         world.publish(str(number), kind="odd" if number % 2 else "even")
-    assert texts(waiting[even].result(PATIENCE)) == [str(n) for n in range(0, 20, 2)]
-    assert texts(waiting[odd].result(PATIENCE)) == [str(n) for n in range(1, 20, 2)]
+    assert texts(waiting[even].result(TIMEOUT)) == [str(n) for n in range(0, 20, 2)]
+    assert texts(waiting[odd].result(TIMEOUT)) == [str(n) for n in range(1, 20, 2)]
 
 
 def test_a_fetched_message_equals_the_published_one_and_can_be_acked_c3_13(
@@ -196,7 +196,7 @@ def test_a_fetched_message_equals_the_published_one_and_can_be_acked_c3_13(
         "k",
     )
     assert message.message_id == "1"
-    message.ack_with_response().result(PATIENCE)
+    message.ack_with_response().result(TIMEOUT)
     assert world.emulator.backlog(name) == 0
 
 
@@ -238,7 +238,7 @@ def test_a_fetch_without_a_timeout_waits_for_ever_c3_14(world: PullWorld) -> Non
         fault.wait_for_hits(3)
         world.wait_until_waiting(1)
         world.publish("a")
-        assert texts(waiting.result(PATIENCE)) == ["a"]
+        assert texts(waiting.result(TIMEOUT)) == ["a"]
 
 
 def test_the_first_requests_time_is_deducted_from_the_second_c3_14(
@@ -276,7 +276,7 @@ def test_a_fetch_waits_for_min_messages(world: PullWorld) -> None:
     world.publish("b")
     world.wait_until_waiting(1)
     world.publish("c")
-    fetched = waiting.result(PATIENCE)
+    fetched = waiting.result(TIMEOUT)
     assert (texts(fetched), fetched.reason) == (["a", "b", "c"], "drained")
     assert fetched.unsettled == fetched
 

@@ -19,7 +19,7 @@ from pullstream_protocol.errors import (
     ResourceExhausted,
 )
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.contract.pull_world import PATIENCE, SUBSCRIPTION, TOPIC, PullWorld, seconds_of, texts
+from tests.contract.pull_world import SUBSCRIPTION, TIMEOUT, TOPIC, PullWorld, seconds_of, texts
 from tests.contract.pull_world import world as world
 from tests.emulator.relay import Relay
 from tests.emulator.wire import Wire
@@ -50,7 +50,7 @@ def test_max_waiting_limits_waiting_pulls_and_can_be_set_c3_5(world: PullWorld) 
     waiting = [world.start_fetch(), world.start_fetch()]
     assert world.client.subscription_state(SUBSCRIPTION).num_waiting == 2
     world.publish("a", "b")
-    assert sorted(texts([f.result(PATIENCE)[0] for f in waiting])) == ["a", "b"]
+    assert sorted(texts([f.result(TIMEOUT)[0] for f in waiting])) == ["a", "b"]
     assert world.client.subscription_state(SUBSCRIPTION).num_waiting == 0
 
 
@@ -95,19 +95,19 @@ def test_a_pull_beyond_max_waiting_is_refused_at_once_c3_6(world: PullWorld) -> 
     world.client.set_max_waiting(SUBSCRIPTION, 2)
     waiting = [world.start_fetch(), world.start_fetch()]
     with pytest.raises(ResourceExhausted, match="wait on billing; the maximum is 2"):
-        world.client.fetch(SUBSCRIPTION, timeout=PATIENCE)
+        world.client.fetch(SUBSCRIPTION, timeout=TIMEOUT)
     assert world.waiting == 2
     # A fetch that does not wait does not count as a waiter.
     assert world.client.fetch(SUBSCRIPTION, no_wait=True) == []
     world.publish("a", "b")
-    assert not wait(waiting, PATIENCE).not_done
+    assert not wait(waiting, TIMEOUT).not_done
 
 
 def test_two_of_five_pulls_are_refused_with_a_limit_of_three_c3_6(world: PullWorld) -> None:
     """The three waiting pulls time out, and after that a sixth may wait."""
     world.client.set_max_waiting(SUBSCRIPTION, 3)
     calls = [world.start(world.client.fetch, SUBSCRIPTION, 1, 0.5) for _ in range(5)]
-    errors = [type(call.exception(PATIENCE)) for call in calls]
+    errors = [type(call.exception(TIMEOUT)) for call in calls]
     assert sorted(error.__name__ for error in errors) == [
         *["PullTimeout"] * 3,
         *["ResourceExhausted"] * 2,
@@ -143,7 +143,7 @@ def test_a_disconnected_fetch_takes_no_later_message_c3_10(world: PullWorld) -> 
         (message,) = world.client.fetch(name)
         assert message.delivery_attempt == 1
         channel.close()
-        assert dead.exception(PATIENCE) is not None
+        assert dead.exception(TIMEOUT) is not None
 
 
 def counted(world: PullWorld) -> str:
@@ -185,7 +185,7 @@ def test_the_longest_waiting_fetch_is_served_first_c3_15(world: PullWorld) -> No
     waiting = [world.start_fetch() for _ in range(4)]
     for fetch, text in zip(waiting, "abcd", strict=True):
         world.publish(text)
-        assert texts(fetch.result(PATIENCE)) == [text]
+        assert texts(fetch.result(TIMEOUT)) == [text]
 
 
 def test_an_immediate_fetch_does_not_overtake_a_waiting_one_c3_15(world: PullWorld) -> None:
@@ -202,7 +202,7 @@ def test_an_immediate_fetch_does_not_overtake_a_waiting_one_c3_15(world: PullWor
         return len(taken)
 
     assert world.emulator.inspect(publish_and_pull) == 0
-    assert texts(waiting.result(PATIENCE)) == ["a"]
+    assert texts(waiting.result(TIMEOUT)) == ["a"]
 
 
 def test_a_hundred_fetchers_share_messages_without_duplicates_c3_15(world: PullWorld) -> None:
@@ -225,9 +225,9 @@ def test_a_hundred_fetchers_share_messages_without_duplicates_c3_15(world: PullW
     workers = [world.start(work) for _ in range(100)]
     for number in range(100):
         world.publish(*(str(number * 10 + i) for i in range(10)))
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
     for worker in workers:
-        worker.result(PATIENCE)
+        worker.result(TIMEOUT)
     assert sorted(taken, key=int) == [str(number) for number in range(1000)]
     assert world.emulator.backlog(SUBSCRIPTION) == 0
 
@@ -259,8 +259,8 @@ def test_fetchers_beyond_max_waiting_share_messages_without_duplicates_c3_15(
     workers = [world.start(work) for _ in range(6)]
     for number in range(60):
         world.publish(str(number))
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
     for worker in workers:
-        worker.result(PATIENCE)
+        worker.result(TIMEOUT)
     assert errors <= {PullTimeout, ResourceExhausted}
     assert sorted(taken, key=int) == [str(number) for number in range(60)]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pullstream.feeds import CaughtUp, Frame, Gap, Records
 from pullstream_protocol.clock import SYSTEM_CLOCK
-from tests.contract.face import PATIENCE
+from tests.contract.face import TIMEOUT
 
 F = TypeVar("F")
 
@@ -52,7 +52,7 @@ class Frames:
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition`, which looks at these frames, is true."""
-        deadline = SYSTEM_CLOCK.monotonic() + PATIENCE
+        deadline = SYSTEM_CLOCK.monotonic() + TIMEOUT
         with self._changed:
             while not condition():
                 left = deadline - SYSTEM_CLOCK.monotonic()
@@ -77,11 +77,11 @@ class Held:
     def __call__(self, frame: Frame) -> None:
         if isinstance(frame, Records) and not self._go.is_set():
             self._stands.set()
-            assert self._go.wait(PATIENCE)
+            assert self._go.wait(TIMEOUT)
 
     def wait(self) -> None:
         """Wait until the handler blocks."""
-        assert self._stands.wait(PATIENCE)
+        assert self._stands.wait(TIMEOUT)
 
     def release(self) -> None:
         self._go.set()

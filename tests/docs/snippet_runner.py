@@ -20,7 +20,7 @@ SUBSCRIPTION = f"projects/{PROJECT}/subscriptions/billing"
 TIMEOUT = 0.5
 # On a busy machine the snippet is run again, each time for twice as long.
 ATTEMPTS = 7
-PATIENCE = 30.0
+EVENT_TIMEOUT = 30.0
 # The seconds between two looks at a future, which does not report its cancellation.
 POLL = 0.02
 
@@ -107,7 +107,7 @@ class SnippetRunner:
     def wait_for_processed(self, count: int) -> list[bytes]:
         """Return the data of the processed messages as soon as there are this many."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.processed) >= count, PATIENCE)
+            assert self._changed.wait_for(lambda: len(self.processed) >= count, EVENT_TIMEOUT)
             return list(self.processed)
 
     def wait_for_cancel(self) -> None:
@@ -119,7 +119,7 @@ class SnippetRunner:
         """Stop everything that the last snippet left running."""
         if "future" in self.names:
             self.names["future"].cancel()
-            self.names["future"].exception(PATIENCE)
+            self.names["future"].exception(EVENT_TIMEOUT)
         if "subscriber" in self.names:
             self.names["subscriber"].close()
         if "publisher" in self.names:

@@ -23,7 +23,7 @@ from docs import generate
 from pullstream_emulator import Emulator
 from pullstream_emulator.admin import Admin, Controls
 from pullstream_emulator.faults import Faults
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -78,7 +78,7 @@ def test_the_openapi_description_is_valid() -> None:
 def test_the_broker_knows_every_described_request(emulator: Emulator, path: str, verb: str) -> None:
     """It may refuse the request for its content, but not for its path or its method."""
     concrete = re.sub(r"\{(\w+)\}", r"test-\1", path)
-    with closing(http.client.HTTPConnection(emulator.endpoint, timeout=PATIENCE)) as connection:
+    with closing(http.client.HTTPConnection(emulator.endpoint, timeout=TIMEOUT)) as connection:
         connection.request(verb.upper(), concrete, b"{}" if verb in ("put", "post") else None)
         answer = connection.getresponse()
         text = answer.read().decode(errors="replace")

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pullstream import SubscriberClient, TopicAdminClient
 from pullstream.telemetry.prometheus import PrometheusHooks
 from pullstream_emulator import Emulator
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -51,10 +51,10 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         topics.publish(TOPIC, [{"data": b"a"}])
         eventually(lambda: emulator.backlog(SUBSCRIPTION) == 0)
         eventually(lambda: b"pullstream_request_seconds_bucket" in generate_latest(registry))
-        with urlopen(f"http://{emulator.endpoint}/metrics", timeout=PATIENCE) as response:
+        with urlopen(f"http://{emulator.endpoint}/metrics", timeout=TIMEOUT) as response:
             page = response.read().decode()
         found = families(page) | families(generate_latest(registry).decode())
-        future.close(PATIENCE)
+        future.close(TIMEOUT)
     return found
 
 

@@ -17,7 +17,7 @@ import aiohttp
 from tests.optional_tools import missing
 
 # Seconds. Chromium starts slowly on a busy machine.
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 _ENDPOINT = "DevTools listening on "
 
@@ -38,7 +38,7 @@ class Browser:
         Returns:
             The function's result. It must be a JSON value.
         """
-        return asyncio.run(asyncio.wait_for(self._run(url, script), PATIENCE))
+        return asyncio.run(asyncio.wait_for(self._run(url, script), TIMEOUT))
 
     async def _run(self, url: str, script: str) -> Any:
         async with aiohttp.ClientSession() as session:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, NamedTuple
 
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 class Event(NamedTuple):
@@ -42,7 +42,7 @@ class EventReader:
     """
 
     def __init__(self, endpoint: str, path: str, **headers: str) -> None:
-        self._connection = HTTPConnection(endpoint, timeout=PATIENCE)
+        self._connection = HTTPConnection(endpoint, timeout=TIMEOUT)
         self._connection.request("GET", path, headers=headers)
         # If the server is to close the connection, the response takes the socket away from it.
         self._socket = self._connection.sock
@@ -58,7 +58,7 @@ class EventReader:
         self._thread = threading.Thread(target=self._read, name="test-event-reader")
         self._thread.start()
 
-    def next(self, timeout: float = PATIENCE) -> Event:
+    def next(self, timeout: float = TIMEOUT) -> Event:
         """Return the next event.
 
         Raises:
@@ -94,7 +94,7 @@ class EventReader:
         # The call fails if the server has already closed the connection.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT)
         self._connection.close()
         self._socket.close()
 

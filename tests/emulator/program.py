@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from click.testing import CliRunner
 
 from pullstream_emulator.cli import command
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 COMMAND = [sys.executable, "-m", "pullstream_emulator", "--host", "127.0.0.1", "--port", "0"]
 # Most tests expect no log.
@@ -50,7 +50,7 @@ def started(
 def ends_well(process: subprocess.Popen[str]) -> None:
     """Stop the process, and check that it succeeds without further output."""
     process.terminate()
-    assert process.communicate(timeout=PATIENCE) == ("", "")
+    assert process.communicate(timeout=TIMEOUT) == ("", "")
     assert process.returncode == 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Endpoint:
 
     def next(self) -> Pushed:
         """Return the next request. Each request is returned once."""
-        return self._pushed.get(timeout=PATIENCE)
+        return self._pushed.get(timeout=TIMEOUT)
 
     @property
     def is_quiet(self) -> bool:

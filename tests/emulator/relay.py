@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 class Relay:
@@ -14,7 +14,7 @@ class Relay:
 
     def __init__(self, port: int) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._broker = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self._broker = socket.create_connection(("127.0.0.1", port), TIMEOUT)
         self._client: socket.socket | None = None
         self._broker_closed = threading.Event()
         self._threads = [
@@ -36,12 +36,12 @@ class Relay:
                     end.shutdown(socket.SHUT_RDWR)
                 end.close()
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
 
     def cut(self) -> None:
         """End the connection to the broker, and return when the broker has closed its side too."""
         self._broker.shutdown(socket.SHUT_WR)
-        assert self._broker_closed.wait(PATIENCE)
+        assert self._broker_closed.wait(TIMEOUT)
 
     def _to_broker(self) -> None:
         with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ class Relay:
 
     def _to_client(self) -> None:
         with contextlib.suppress(OSError):
-            self._connected.wait(PATIENCE)
+            self._connected.wait(TIMEOUT)
             while data := self._broker.recv(65536):
                 if self._client is not None:
                     self._client.sendall(data)

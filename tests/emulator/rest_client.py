@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pullstream_emulator import Emulator
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 V1_PROJECT = f"/v1/{PROJECT}"
 V1_TOPIC = f"/v1/{TOPIC}"
@@ -41,8 +41,8 @@ class RestClient:
 
     def connect(self) -> HTTPConnection:
         if self._tls is None:
-            return HTTPConnection(self._endpoint, timeout=PATIENCE)
-        return HTTPSConnection(self._endpoint, timeout=PATIENCE, context=self._tls)
+            return HTTPConnection(self._endpoint, timeout=TIMEOUT)
+        return HTTPSConnection(self._endpoint, timeout=TIMEOUT, context=self._tls)
 
     def raw(
         self, verb: str, path: str, body: bytes | None = None, **headers: str

@@ -23,7 +23,7 @@ from pullstream_protocol.messages import schema_pb2 as schema
 from pullstream_protocol.rpcs import RPCS, Rpc
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
 from tests.emulator.hostile import SNAPSHOT
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 # Each kind of request belongs to one method.
 METHODS: dict[type[Message], str] = {rpc.request: rpc.method for rpc in RPCS}
@@ -89,7 +89,7 @@ class Target:
 
     def refusal(self, rpc: Rpc, data: bytes) -> grpc.Call | None:
         """Send a request. Return the failed call, or None if it succeeded."""
-        timeout = SHORT if rpc.method in WAITING and _is_request(rpc, data) else PATIENCE
+        timeout = SHORT if rpc.method in WAITING and _is_request(rpc, data) else TIMEOUT
         call: Any = self.wire.raw(rpc.method).future(data, timeout=timeout)
         return call if call.exception() is not None else None
 

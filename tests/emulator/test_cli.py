@@ -10,7 +10,7 @@ import pytest
 
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.program import COMMAND, error_of, refusal, running
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 # Seconds from the signal to the end of the process, on any machine.
 STOPS_WITHIN = 2.0
@@ -45,7 +45,7 @@ def test_it_listens_on_the_port_that_is_asked_for() -> None:
             request = pubsub.ListTopicsRequest(project="projects/test")
             assert wire.call("ListTopics", request) == pubsub.ListTopicsResponse()
             process.terminate()
-            assert process.wait(PATIENCE) == 0
+            assert process.wait(TIMEOUT) == 0
             wire.close()
 
 
@@ -57,7 +57,7 @@ def test_one_line_says_why_it_cannot_start() -> None:
             [*COMMAND, "--port", busy],
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
     assert (ran.returncode, ran.stdout) == (1, "")

@@ -18,7 +18,7 @@ from pullstream_protocol.errors import Aborted
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.program import COMMAND, ends_well, error_of, refusal, running, started
-from tests.emulator.wire import PATIENCE, Wire, data_of
+from tests.emulator.wire import TIMEOUT, Wire, data_of
 
 CONFIG = {
     "project": "test",
@@ -104,10 +104,10 @@ def test_its_clock_and_history_are_at_hand() -> None:
         wire.publish("a")
         assert len(wire.pull()) == 1
         address = f"http://{endpoint}/v0"
-        with urlopen(f"{address}/admin/clock:advance", b'{"seconds": 10}', PATIENCE) as response:
+        with urlopen(f"{address}/admin/clock:advance", b'{"seconds": 10}', TIMEOUT) as response:
             assert response.status == 200
         assert len(wire.pull(wait=False)) == 1
-        with urlopen(f"{address}/events?kind=delivery,expiry", timeout=PATIENCE) as response:
+        with urlopen(f"{address}/events?kind=delivery,expiry", timeout=TIMEOUT) as response:
             events = json.load(response)["events"]
         assert [event["kind"] for event in events] == ["delivery", "expiry", "delivery"]
 
@@ -193,7 +193,7 @@ def test_a_half_sent_request_is_closed_after_the_time_that_is_asked_for() -> Non
     """0 would close every connection."""
     with running("--receive-timeout", "0.2") as (process, endpoint):
         host, _, port = endpoint.rpartition(":")
-        with socket.create_connection((host, int(port)), PATIENCE) as connection:
+        with socket.create_connection((host, int(port)), TIMEOUT) as connection:
             # The client sends no byte, so that the connection is closed without a reset.
             assert connection.recv(1) == b""
         ends_well(process)

@@ -7,7 +7,7 @@ import threading
 
 from pullstream_emulator.due_timer import Timer
 from pullstream_protocol.clock import ManualClock, SystemClock
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 class Patient(SystemClock):
@@ -63,7 +63,7 @@ def test_on_real_time_a_nearer_alarm_comes_before_one_that_was_set_earlier() -> 
         came = asyncio.Event()
         timer.call_after(600, came.clear)
         timer.call_after(0.01, came.set)
-        await asyncio.wait_for(came.wait(), PATIENCE)
+        await asyncio.wait_for(came.wait(), TIMEOUT)
         timer.close()
 
     asyncio.run(scenario())
@@ -80,7 +80,7 @@ def test_an_alarm_may_set_the_next_one() -> None:
             timer.call_after(0.01, came.set)
 
         timer.call_after(0.01, set_the_next)
-        await asyncio.wait_for(came.wait(), PATIENCE)
+        await asyncio.wait_for(came.wait(), TIMEOUT)
         timer.close()
 
     asyncio.run(scenario())

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from pullstream_emulator.gcloud import gcloud, host_and_port
 from tests.emulator.program import started
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 PROGRAM = [sys.executable, "-m", "pullstream_emulator.gcloud"]
 
@@ -33,7 +33,7 @@ def test_tools_start_the_broker(arguments: list[str]) -> None:
     """They wait for the line "Server started, listening on PORT"."""
     with (
         started([*PROGRAM, *arguments], {}) as (_, endpoint),
-        urlopen(f"http://{endpoint}/", timeout=PATIENCE) as answer,
+        urlopen(f"http://{endpoint}/", timeout=TIMEOUT) as answer,
     ):
         assert answer.read() == b"Ok\n"
 

@@ -25,7 +25,7 @@ from pullstream_emulator.log_output import (
 from pullstream_emulator.server import MAX_METADATA_BYTES, MAX_STREAMS_PER_CONNECTION
 from pullstream_protocol.clock import ManualClock
 from tests.emulator import http2
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 class Log:
@@ -261,7 +261,7 @@ def test_a_record_of_a_counted_logger_has_its_place_and_its_error(log: Log) -> N
 
 def connected(emulator: Emulator) -> socket.socket:
     host, _, port = emulator.endpoint.rpartition(":")
-    connection = socket.create_connection((host, int(port)), timeout=PATIENCE)
+    connection = socket.create_connection((host, int(port)), timeout=TIMEOUT)
     connection.sendall(http2.OPENING)
     return connection
 

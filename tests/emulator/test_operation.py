@@ -21,7 +21,7 @@ from pullstream_protocol.version import VERSION
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
 from tests.emulator.certificates import Identity, new_identity
 from tests.emulator.program import running
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
 
@@ -31,7 +31,7 @@ INFO = {"PULLSTREAM_LOG_LEVEL": "info"}
 def stopped(process: subprocess.Popen[str]) -> list[str]:
     """Stop a broker, and return the lines of its log."""
     process.terminate()
-    _, log = process.communicate(timeout=PATIENCE)
+    _, log = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, log
     return log.splitlines()
 
@@ -71,7 +71,7 @@ def test_the_log_can_be_json() -> None:
             topics.create_topic(name=TOPIC)
         with TopicAdminClient(endpoint=endpoint) as topics, pytest.raises(Unauthenticated):
             topics.create_topic(name=TOPIC)
-        with urlopen(f"http://{endpoint}/healthz?secret=1", timeout=PATIENCE) as response:
+        with urlopen(f"http://{endpoint}/healthz?secret=1", timeout=TIMEOUT) as response:
             assert response.status == 200
         records = [json.loads(line) for line in stopped(process)]
     calls = [record for record in records if record["logger"] == "pullstream.emulator.access"]
@@ -82,7 +82,7 @@ def test_the_log_can_be_json() -> None:
     ]
     for each in calls:
         assert each["caller"]
-        assert 0 <= each["seconds"] < PATIENCE
+        assert 0 <= each["seconds"] < TIMEOUT
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each["time"])
     assert records[0]["level"] == "INFO"
 
@@ -177,7 +177,7 @@ def trusted(endpoint: str, identity: Identity, client: Identity | None = None) -
         with tempfile.TemporaryDirectory() as folder:
             context.load_cert_chain(*client.write(Path(folder)))
     try:
-        with urlopen(Request(f"https://{endpoint}/healthz"), timeout=PATIENCE, context=context):
+        with urlopen(Request(f"https://{endpoint}/healthz"), timeout=TIMEOUT, context=context):
             by_http = True
     except OSError:
         by_http = False

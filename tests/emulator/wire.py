@@ -14,7 +14,7 @@ from pullstream_protocol.rpcs import BY_METHOD, UNSEEN, Kind
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 
 # Seconds. No step takes longer on any machine; the limit turns a hang into a failure.
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 class Wire:
@@ -27,10 +27,10 @@ class Wire:
             options=[("grpc.use_local_subchannel_pool", 1)],
         )
 
-    def call(self, method: str, request: Message, timeout: float = PATIENCE) -> Any:
+    def call(self, method: str, request: Message, timeout: float = TIMEOUT) -> Any:
         return self.start(method, request, timeout).result()
 
-    def start(self, method: str, request: Message, timeout: float = PATIENCE) -> Any:
+    def start(self, method: str, request: Message, timeout: float = TIMEOUT) -> Any:
         """Return the call as a future. `cancel()` ends it."""
         return self.raw(method).future(request.SerializeToString(), timeout=timeout)
 
@@ -68,7 +68,7 @@ class Wire:
         )
         metadata = ((UNSEEN, "1"),) if unseen else ()
         self.raw("ModifyAckDeadline")(
-            request.SerializeToString(), timeout=PATIENCE, metadata=metadata
+            request.SerializeToString(), timeout=TIMEOUT, metadata=metadata
         )
 
     def delete_subscription(self) -> None:
@@ -98,7 +98,7 @@ class Stream:
         }
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.send(**{name: value for name, value in fields.items() if value is not None})
-        self.call = wire.raw("StreamingPull")(iter(self._requests.get, None), timeout=PATIENCE)
+        self.call = wire.raw("StreamingPull")(iter(self._requests.get, None), timeout=TIMEOUT)
 
     def send(self, **fields: Any) -> None:
         self.send_raw(pubsub.StreamingPullRequest(**fields).SerializeToString())

@@ -34,7 +34,7 @@ from tests.event_log import Recorder
 LIMITS = FlowControl(
     max_messages=100, min_duration_per_lease_extension=10, max_duration_per_lease_extension=10
 )
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class Results:
@@ -125,7 +125,7 @@ class Subscriber:
 
     def close(self) -> None:
         """End in order: every request has been sent, and its answer awaited."""
-        self._client.close(PATIENCE, "drain")
+        self._client.close(TIMEOUT, "drain")
         self._results.record("closed", "")
 
     def renew(self) -> None:
@@ -216,8 +216,8 @@ class Fetcher:
 
     def close(self) -> None:
         self._ending.set()
-        self._thread.join(2 * PATIENCE)
-        self._client.close(PATIENCE)
+        self._thread.join(2 * TIMEOUT)
+        self._client.close(TIMEOUT)
         if not self._thread.is_alive():
             self._results.record("closed", "")
 
@@ -291,7 +291,7 @@ class Publisher:
 
     def close(self) -> None:
         self._ending.set()
-        self._thread.join(2 * PATIENCE)
+        self._thread.join(2 * TIMEOUT)
         if not self._thread.is_alive():
             self._results.record("closed", "")
 
@@ -309,7 +309,7 @@ class Publisher:
             for key in self._keys():
                 self._publish(client, key, number)
             number += 1
-        client.close(PATIENCE)
+        client.close(TIMEOUT)
 
     def _run_loop(self) -> None:
         asyncio.run(self._publish_on_loop())
@@ -324,7 +324,7 @@ class Publisher:
                 for key in self._keys():
                     self._publish(client, key, number)
                 number += 1
-            await client.close(PATIENCE)
+            await client.close(TIMEOUT)
 
     def _keys(self) -> list[str]:
         return ["", *(f"{self.name}-{number}" for number in range(self.KEYS))]

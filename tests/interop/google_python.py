@@ -15,7 +15,7 @@ from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
 
 # Google's client pings, retries and waits on its own threads, and always faster than this.
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 PROJECT = "projects/test-project"
 TOPIC = f"{PROJECT}/topics/orders"
@@ -39,7 +39,7 @@ class Clients:
         futures = [
             self.publisher.publish(TOPIC, each, ordering_key=key, **attributes) for each in data
         ]
-        return [future.result(PATIENCE) for future in futures]
+        return [future.result(TIMEOUT) for future in futures]
 
     def pull(
         self, max_messages: int = 100, *, subscription: str = SUBSCRIPTION, wait: bool = True
@@ -51,7 +51,7 @@ class Clients:
         with warnings.catch_warnings():
             # The client warns of that field, but there is no other way to avoid the wait.
             warnings.simplefilter("ignore", DeprecationWarning)
-            response = self.subscriber.pull(request=request, timeout=PATIENCE)
+            response = self.subscriber.pull(request=request, timeout=TIMEOUT)
         return list(response.received_messages)
 
     def drain(self, subscription: str = SUBSCRIPTION) -> list[bytes]:
@@ -82,7 +82,7 @@ class Clients:
         finally:
             future.cancel()
             with suppress(exceptions.GoogleAPICallError):
-                future.result(PATIENCE)
+                future.result(TIMEOUT)
 
     def close(self) -> None:
         self.publisher.stop()

@@ -14,7 +14,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
-from tests.interop.google_python import PATIENCE, PROJECT, SUBSCRIPTION, TOPIC, Connect
+from tests.interop.google_python import PROJECT, SUBSCRIPTION, TIMEOUT, TOPIC, Connect
 from tests.interop.google_python import connect as connect
 
 
@@ -24,16 +24,16 @@ def test_a_callback_gets_what_is_published(connect: Connect, pubsub_emulator: Em
     received: queue.Queue[Any] = queue.Queue()
 
     def callback(message: Any) -> None:
-        message.ack_with_response().result(PATIENCE)
+        message.ack_with_response().result(TIMEOUT)
         received.put(message)
 
     with clients.subscribe(callback):
         (message_id,) = clients.publish(b"data", origin="test")
-        message = received.get(timeout=PATIENCE)
+        message = received.get(timeout=TIMEOUT)
     assert (message.data, message.message_id) == (b"data", message_id)
     assert dict(message.attributes) == {"origin": "test"}
     assert message.publish_time.timestamp() == pytest.approx(
-        pubsub_emulator.clock.now(), abs=PATIENCE
+        pubsub_emulator.clock.now(), abs=TIMEOUT
     )
     assert message.delivery_attempt is None
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
@@ -52,7 +52,7 @@ def test_a_thousand_messages_arrive(connect: Connect, pubsub_emulator: Emulator)
     expected = [b"%d" % i for i in range(1000)]
     with clients.subscribe(callback, flow_control=flow_control):
         clients.publish(*expected)
-        got = [received.get(timeout=PATIENCE) for _ in expected]
+        got = [received.get(timeout=TIMEOUT) for _ in expected]
     assert sorted(got) == sorted(expected)
 
 
@@ -69,7 +69,7 @@ def test_keys_keep_their_order(connect: Connect) -> None:
         for i in range(50):
             for key in ("a", "b"):
                 clients.publish(b"%d" % i, key=key)
-        got = [handled.get(timeout=PATIENCE) for _ in range(100)]
+        got = [handled.get(timeout=TIMEOUT) for _ in range(100)]
     for key in ("a", "b"):
         assert [number for k, number in got if k == key] == list(range(50))
 
@@ -91,9 +91,9 @@ def test_a_key_starts_again_at_what_was_nacked(connect: Connect) -> None:
 
     clients.publish(*(b"%d" % i for i in range(20)), key="a")
     with clients.subscribe(callback):
-        while handled.get(timeout=PATIENCE) != 3:
+        while handled.get(timeout=TIMEOUT) != 3:
             pass
-        assert [handled.get(timeout=PATIENCE) for _ in range(4, 20)] == list(range(4, 20))
+        assert [handled.get(timeout=TIMEOUT) for _ in range(4, 20)] == list(range(4, 20))
 
 
 def test_a_nacked_message_is_redelivered(connect: Connect) -> None:
@@ -111,7 +111,7 @@ def test_a_nacked_message_is_redelivered(connect: Connect) -> None:
 
     with clients.subscribe(callback):
         clients.publish(b"data")
-        assert [attempts.get(timeout=PATIENCE) for _ in range(3)] == [1, 2, 3]
+        assert [attempts.get(timeout=TIMEOUT) for _ in range(3)] == [1, 2, 3]
 
 
 def test_messages_can_be_pulled(connect: Connect, pubsub_emulator: Emulator) -> None:
@@ -144,13 +144,13 @@ def test_exactly_once_results_reach_the_caller(connect: Connect) -> None:
     results: queue.Queue[Any] = queue.Queue()
 
     def callback(message: Any) -> None:
-        results.put(message.ack_with_response().result(PATIENCE))
-        results.put(message.ack_with_response().result(PATIENCE))
+        results.put(message.ack_with_response().result(TIMEOUT))
+        results.put(message.ack_with_response().result(TIMEOUT))
 
     with clients.subscribe(callback):
         clients.publish(b"data")
-        assert results.get(timeout=PATIENCE) is AcknowledgeStatus.SUCCESS
-        assert results.get(timeout=PATIENCE) is AcknowledgeStatus.SUCCESS
+        assert results.get(timeout=TIMEOUT) is AcknowledgeStatus.SUCCESS
+        assert results.get(timeout=TIMEOUT) is AcknowledgeStatus.SUCCESS
 
 
 def test_topics_and_subscriptions_can_be_managed(connect: Connect) -> None:
@@ -202,9 +202,9 @@ def test_errors_are_the_clients_own(connect: Connect) -> None:
             subscription={"name": SUBSCRIPTION}, update_mask=FieldMask(paths=["nonsense"])
         )
     with pytest.raises(exceptions.NotFound):
-        publisher.publish(f"{PROJECT}/topics/missing", b"x").result(PATIENCE)
+        publisher.publish(f"{PROJECT}/topics/missing", b"x").result(TIMEOUT)
     with pytest.raises(exceptions.InvalidArgument, match="attribute key"):
-        publisher.publish(TOPIC, b"x", google="forbidden").result(PATIENCE)
+        publisher.publish(TOPIC, b"x", google="forbidden").result(TIMEOUT)
 
 
 def test_deleting_the_subscription_ends_the_streaming_pull(connect: Connect) -> None:
@@ -218,7 +218,7 @@ def test_deleting_the_subscription_ends_the_streaming_pull(connect: Connect) -> 
 
     with clients.subscribe(callback) as future:
         clients.publish(b"data")
-        assert received.get(timeout=PATIENCE) == b"data"
+        assert received.get(timeout=TIMEOUT) == b"data"
         clients.subscriber.delete_subscription(subscription=SUBSCRIPTION)
         with pytest.raises(exceptions.NotFound):
-            future.result(PATIENCE)
+            future.result(TIMEOUT)

@@ -13,7 +13,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
 from pullstream_protocol.clock import ManualClock
-from tests.interop.google_python import PATIENCE, PROJECT, SUBSCRIPTION, TOPIC, Connect
+from tests.interop.google_python import PROJECT, SUBSCRIPTION, TIMEOUT, TOPIC, Connect
 from tests.interop.google_python import connect as connect
 from tests.interop.google_python import connect_timeless as connect_timeless
 from tests.interop.google_python import timeless as timeless
@@ -84,13 +84,13 @@ def test_exactly_once_a_callback_learns_that_it_was_too_late(connect: Connect) -
             subscription=SUBSCRIPTION, ack_ids=[message.ack_id], ack_deadline_seconds=0
         )
         try:
-            results.put(message.ack_with_response().result(PATIENCE))
+            results.put(message.ack_with_response().result(TIMEOUT))
         except AcknowledgeError as error:
             results.put(error.error_code)
 
     with clients.subscribe(callback):
         clients.publish(b"data")
-        assert results.get(timeout=PATIENCE) is AcknowledgeStatus.INVALID_ACK_ID
+        assert results.get(timeout=TIMEOUT) is AcknowledgeStatus.INVALID_ACK_ID
 
 
 # ---- dead letters, retries -----------------------------------------------------------------------

@@ -12,7 +12,7 @@ from google.cloud.pubsub_v1 import SchemaServiceClient
 from google.pubsub_v1.types import Encoding, Schema, SchemaSettings
 
 from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
-from tests.interop.google_python import PATIENCE, PROJECT, Clients, Connect
+from tests.interop.google_python import PROJECT, TIMEOUT, Clients, Connect
 from tests.interop.google_python import connect as connect
 
 NAME = f"{PROJECT}/schemas/province"
@@ -67,8 +67,8 @@ def test_a_topic_takes_only_what_its_schema_describes(
     clients.publisher.create_topic(request={"name": STRICT, "schema_settings": settings})
     clients.subscriber.create_subscription(name=STRICT_SUBSCRIPTION, topic=STRICT)
     with pytest.raises(exceptions.InvalidArgument):
-        clients.publisher.publish(STRICT, b'{"name": 1}').result(PATIENCE)
-    clients.publisher.publish(STRICT, b'{"name": "Ontario"}').result(PATIENCE)
+        clients.publisher.publish(STRICT, b'{"name": 1}').result(TIMEOUT)
+    clients.publisher.publish(STRICT, b'{"name": "Ontario"}').result(TIMEOUT)
     (received,) = clients.pull(subscription=STRICT_SUBSCRIPTION)
     assert dict(received.message.attributes) == {
         "googclient_schemaencoding": "JSON",
@@ -122,7 +122,7 @@ def test_a_topic_remembers_that_its_schema_is_gone(
     topic = clients.publisher.get_topic(topic=STRICT)
     assert topic.schema_settings.schema == "_deleted-schema_"
     with pytest.raises(exceptions.NotFound):
-        clients.publisher.publish(STRICT, b'{"name": "Ontario"}').result(PATIENCE)
+        clients.publisher.publish(STRICT, b'{"name": "Ontario"}').result(TIMEOUT)
 
 
 def test_errors_of_schemas(clients: Clients, schemas: SchemaServiceClient) -> None:

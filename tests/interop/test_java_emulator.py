@@ -18,7 +18,7 @@ import pytest
 from pullstream import FlowControl, Message, SubscriberClient, TopicAdminClient
 from pullstream.exceptions import AcknowledgeStatus
 from tests.subscriber.behaviour.stage import Log
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 JAR_VARIABLE = "PULLSTREAM_JAVA_EMULATOR_JAR"
 READY = re.compile(r"Server started, listening on \d+")
@@ -80,8 +80,8 @@ def endpoint() -> Iterator[str]:
         yield address
     finally:
         process.terminate()
-        process.wait(PATIENCE)
-        reader.join(PATIENCE)
+        process.wait(TIMEOUT)
+        reader.join(TIMEOUT)
         if process.stdout is not None:
             process.stdout.close()
 
@@ -137,7 +137,7 @@ def test_messages_are_received_and_acknowledged(setup: Setup) -> None:
     answers: list[AcknowledgeStatus] = []
 
     def acknowledge(message: Message) -> None:
-        answers.append(message.ack_with_response().result(PATIENCE))
+        answers.append(message.ack_with_response().result(TIMEOUT))
 
     collected = Log(acknowledge)
     future = setup.client.subscribe(setup.subscription, collected)
@@ -147,7 +147,7 @@ def test_messages_are_received_and_acknowledged(setup: Setup) -> None:
     eventually(lambda: len(answers) == 100)
     assert set(answers) == {AcknowledgeStatus.SUCCESS}
     future.cancel()
-    assert future.result(PATIENCE) is True
+    assert future.result(TIMEOUT) is True
 
 
 def test_nacked_messages_and_those_whose_callback_raised_are_redelivered(setup: Setup) -> None:
@@ -260,14 +260,14 @@ def test_messages_can_be_pulled_by_hand(setup: Setup) -> None:
     """The calls pull, extend, return, pull again, and acknowledge."""
     setup.publish("a")
     client, subscription = setup.client, setup.subscription
-    first = client.pull(subscription=subscription, max_messages=10, timeout=PATIENCE)
+    first = client.pull(subscription=subscription, max_messages=10, timeout=TIMEOUT)
     (one,) = first.received_messages
     assert one.message.data == b"a"
     for seconds in (30, 0):
         client.modify_ack_deadline(
             subscription=subscription, ack_ids=[one.ack_id], ack_deadline_seconds=seconds
         )
-    second = client.pull(subscription=subscription, max_messages=10, timeout=PATIENCE)
+    second = client.pull(subscription=subscription, max_messages=10, timeout=TIMEOUT)
     (again,) = second.received_messages
     assert again.message.message_id == one.message.message_id
     client.acknowledge(subscription=subscription, ack_ids=[again.ack_id])

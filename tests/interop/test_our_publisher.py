@@ -21,7 +21,7 @@ from pullstream_emulator import Emulator
 PROJECT = "projects/test-project"
 TOPIC = f"{PROJECT}/topics/orders"
 SUBSCRIPTION = f"{PROJECT}/subscriptions/billing"
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +60,9 @@ def received(count: int) -> list[Any]:
 
     with pubsub_v1.SubscriberClient() as subscriber:
         future = subscriber.subscribe(SUBSCRIPTION, callback)
-        assert done.wait(PATIENCE)
+        assert done.wait(TIMEOUT)
         future.cancel()
-        future.result(PATIENCE)
+        future.result(TIMEOUT)
     return found
 
 
@@ -91,7 +91,7 @@ def test_a_future_has_the_id(publisher: tuple[Any, Any]) -> None:
     """And the methods of a concurrent Future."""
     client, _ = publisher
     future = client.publish(TOPIC, b"data", a="1", b=b"2")
-    message_id = future.result(PATIENCE)
+    message_id = future.result(TIMEOUT)
     assert isinstance(message_id, str)
     assert future.done()
     assert future.exception(0) is None
@@ -113,7 +113,7 @@ def test_callbacks_get_the_future(publisher: tuple[Any, Any]) -> None:
         called.set()
 
     future.add_done_callback(callback)
-    assert called.wait(PATIENCE)
+    assert called.wait(TIMEOUT)
     future.add_done_callback(found.append)
     assert found == [future, future]
 
@@ -143,7 +143,7 @@ def test_a_missing_topic_fails_the_future(publisher: tuple[Any, Any]) -> None:
     """With the class of google-api-core."""
     client, _ = publisher
     with pytest.raises(exceptions.NotFound):
-        client.publish(f"{PROJECT}/topics/missing", b"data").result(PATIENCE)
+        client.publish(f"{PROJECT}/topics/missing", b"data").result(TIMEOUT)
 
 
 def test_a_failed_key_is_paused(publisher: tuple[Any, Any]) -> None:
@@ -151,13 +151,13 @@ def test_a_failed_key_is_paused(publisher: tuple[Any, Any]) -> None:
     client, _ = publisher
     missing = f"{PROJECT}/topics/missing"
     with pytest.raises(exceptions.NotFound):
-        client.publish(missing, b"1", ordering_key="k").result(PATIENCE)
-    paused = client.publish(missing, b"2", ordering_key="k").exception(PATIENCE)
+        client.publish(missing, b"1", ordering_key="k").result(TIMEOUT)
+    paused = client.publish(missing, b"2", ordering_key="k").exception(TIMEOUT)
     assert type(paused).__name__ == "PublishToPausedOrderingKeyException"
     assert paused.ordering_key == "k"
     client.create_topic(name=missing)
     client.resume_publish(missing, "k")
-    assert client.publish(missing, b"3", ordering_key="k").result(PATIENCE)
+    assert client.publish(missing, b"3", ordering_key="k").result(TIMEOUT)
 
 
 def test_after_a_stop_nothing_is_accepted(publisher: tuple[Any, Any]) -> None:
@@ -165,7 +165,7 @@ def test_after_a_stop_nothing_is_accepted(publisher: tuple[Any, Any]) -> None:
     client, _ = publisher
     future = client.publish(TOPIC, b"data")
     client.stop()
-    assert future.result(PATIENCE)
+    assert future.result(TIMEOUT)
     with pytest.raises(RuntimeError):
         client.publish(TOPIC, b"data")
     with pytest.raises(RuntimeError):
@@ -183,7 +183,7 @@ def test_flow_control_behaves_alike(publisher: tuple[Any, Any], behavior: str) -
     )
     limited = type(client)(types.BatchSettings(max_messages=5), options)
     futures = [limited.publish(TOPIC, b"x") for _ in range(50)]
-    errors = [future.exception(PATIENCE) for future in futures]
+    errors = [future.exception(TIMEOUT) for future in futures]
     failed = [type(error).__name__ for error in errors if error is not None]
     assert set(failed) == ({"FlowControlLimitError"} if behavior == "ERROR" else set())
     limited.stop()
@@ -207,7 +207,7 @@ def test_the_official_subscriber_continues_our_trace(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     options = our_types.PublisherOptions(enable_open_telemetry_tracing=True)
     with PublisherClient(publisher_options=options) as publisher:
-        message_id = publisher.publish(TOPIC, b"data").result(PATIENCE)
+        message_id = publisher.publish(TOPIC, b"data").result(TIMEOUT)
     (span,) = exporter.get_finished_spans()
     assert span.name == "create orders"
     assert span.attributes is not None

@@ -13,7 +13,7 @@ from typing import IO
 
 ROOT = Path(__file__).parents[2]
 # Seconds for a start or an orderly end on a busy machine.
-PATIENCE = 90.0
+TIMEOUT = 90.0
 
 
 class Process:
@@ -74,7 +74,7 @@ class Process:
         """Send SIGTERM, and return whether the process ends in time."""
         self.running.terminate()
         try:
-            self.running.wait(PATIENCE)
+            self.running.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             self.kill()
             return False
@@ -106,7 +106,7 @@ class BrokerProcess(Process):
         assert output is not None
         reader = threading.Thread(target=lambda: lines.append(output.readline()), daemon=True)
         reader.start()
-        reader.join(PATIENCE)
+        reader.join(TIMEOUT)
         if not lines or not lines[0].startswith("Server started"):
             raise RuntimeError(f"the broker does not start: {lines}")
 

@@ -41,7 +41,7 @@ KEYS = 4
 # Seconds between two messages of a key.
 PAUSE = 0.2
 # Seconds for the last results after SIGTERM.
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class Publishing:
@@ -187,7 +187,7 @@ def publish_ours(recorder: Recorder, name: str, endpoint: str, plant: str) -> No
     client = PublisherClient(publisher_options=options, endpoint=endpoint)
     publishing = Publishing(client.publish, recorder, name, plant)
     publishing.run(ending(), lambda key: client.resume_publish(TOPIC, key))
-    client.close(PATIENCE)
+    client.close(TIMEOUT)
 
 
 def publish_official(recorder: Recorder, name: str, endpoint: str, plant: str) -> None:
@@ -228,7 +228,7 @@ def subscribe_ours(recorder: Recorder, name: str, endpoint: str, plant: str) -> 
                 futures[subscription] = client.subscribe(
                     full_name(subscription), handlers[subscription], limits, max_workers=4
                 )
-    client.close(PATIENCE, "drain")
+    client.close(TIMEOUT, "drain")
 
 
 def subscribe_official(recorder: Recorder, name: str, endpoint: str, plant: str) -> None:
@@ -276,7 +276,7 @@ def ending() -> threading.Event:
 
 
 def wait_for(is_done: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not is_done() and time.monotonic() < end:
         time.sleep(0.1)
 

@@ -9,7 +9,7 @@ import pytest
 
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.due_thread import PAUSE_AFTER_ERROR, DueThread
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 from tests.threads import started_since
 
 NAME = "pullstream-test-due"
@@ -32,7 +32,7 @@ class Due:
         self._act()
 
     def next_act(self) -> float:
-        return self.acted.get(timeout=PATIENCE)
+        return self.acted.get(timeout=TIMEOUT)
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def test_an_error_is_reported_and_ends_nothing(
         for _ in range(2):
             due.thread.wake()
             due.next_act()
-            error = reported.get(timeout=PATIENCE)
+            error = reported.get(timeout=TIMEOUT)
             assert error.exc_type is IndexError
             assert error.thread is not None
             assert error.thread.name == NAME
@@ -123,7 +123,7 @@ def test_an_event_that_fails_takes_no_other_with_it(
         due.thread.wake()
         due.next_act()
     assert ran == ["second"]
-    assert reported.get(timeout=PATIENCE).exc_type is error
+    assert reported.get(timeout=TIMEOUT).exc_type is error
 
 
 def test_work_that_fails_and_stays_due_is_tried_again_after_a_pause(
@@ -139,7 +139,7 @@ def test_work_that_fails_and_stays_due_is_tried_again_after_a_pause(
     due.at = 0.0
     with running(due):
         assert due.next_act() == 0
-        assert reported.get(timeout=PATIENCE).exc_type is OSError
+        assert reported.get(timeout=TIMEOUT).exc_type is OSError
         assert due.acted.empty()
         due.clock.advance(PAUSE_AFTER_ERROR)
         assert due.next_act() == PAUSE_AFTER_ERROR
@@ -165,7 +165,7 @@ def test_its_own_work_may_stop_it() -> None:
         due.thread.wake()
         due.next_act()
         for thread in started_since(before, named=NAME):
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
             assert not thread.is_alive()
 
 
@@ -195,5 +195,5 @@ def test_runs_here_is_true_on_the_thread_only() -> None:
     due = Due()
     with running(due):
         due.thread.post(lambda: here.put(due.thread.runs_here()))
-        assert here.get(timeout=PATIENCE)
+        assert here.get(timeout=TIMEOUT)
         assert not due.thread.runs_here()

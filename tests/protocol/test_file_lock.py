@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pullstream_protocol.file_lock import FileLock, holder_of
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 TRY = """
 import sys, pathlib, pullstream_protocol.file_lock as m
@@ -66,8 +66,8 @@ def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
     with pytest.raises(queue.Empty):
         taken.get(timeout=0.2)
     held.release()
-    lock = taken.get(timeout=PATIENCE)
-    waiting.join(PATIENCE)
+    lock = taken.get(timeout=TIMEOUT)
+    waiting.join(TIMEOUT)
     assert elsewhere(path) == "taken"
     lock.release()
 

@@ -24,7 +24,7 @@ from pullstream_protocol.grpc_internals import (
     can_park,
     reads_directly,
 )
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 # The oldest and the newest release with which all tests have been run. With a newer one, run the
 # tests of this file, tests/subscriber/rpc/test_calls.py and tests/protocol/channels, and note it.
@@ -45,7 +45,7 @@ def serving(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> Iterator[g
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield channel
-    server.stop(None).wait(PATIENCE)
+    server.stop(None).wait(TIMEOUT)
 
 
 @contextmanager
@@ -183,10 +183,10 @@ def test_a_deferred_reply_is_sent_by_any_thread() -> None:
     """Long after its handler has returned."""
     with deferring() as (channel, waiting):
         call = begin_wait(channel)
-        reply = waiting.get(timeout=PATIENCE)
+        reply = waiting.get(timeout=TIMEOUT)
         assert reply.is_active
         reply.answer(b"done")
-        assert call.result(PATIENCE) == b"done"
+        assert call.result(TIMEOUT) == b"done"
         assert not reply.is_active
 
 
@@ -194,7 +194,7 @@ def test_a_deferred_reply_can_be_an_error() -> None:
     """With its code and its text."""
     with deferring() as (channel, waiting):
         call = begin_wait(channel)
-        waiting.get(timeout=PATIENCE).fail(NotFound("no such thing"))
+        waiting.get(timeout=TIMEOUT).fail(NotFound("no such thing"))
         assert call.code() is grpc.StatusCode.NOT_FOUND
         assert call.details() == "no such thing"
 
@@ -203,7 +203,7 @@ def test_a_deferred_reply_to_a_cancelled_call_has_no_effect() -> None:
     """Its caller is gone."""
     with deferring() as (channel, waiting):
         call = begin_wait(channel)
-        reply = waiting.get(timeout=PATIENCE)
+        reply = waiting.get(timeout=TIMEOUT)
         call.cancel()
         eventually(lambda: not reply.is_active)
         reply.answer(b"done")

@@ -7,7 +7,7 @@ from freezegun import freeze_time
 
 from pullstream_protocol.clock import ManualClock, SystemClock
 from pullstream_protocol.inbox import Inbox
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 
 def test_take_returns_all_there_is_in_order() -> None:
@@ -33,7 +33,7 @@ def test_take_returns_when_time_jumps() -> None:
     owner = threading.Thread(target=lambda: taken.append(inbox.take(10.0)))
     owner.start()
     clock.advance(10)
-    owner.join(PATIENCE)
+    owner.join(TIMEOUT)
     assert taken == [[]]
 
 
@@ -53,7 +53,7 @@ def test_take_notices_that_frozen_time_passed_its_deadline() -> None:
         owner = threading.Thread(target=own, daemon=True)
         owner.start()
         frozen.tick(timedelta(hours=1))
-        assert late.wait(PATIENCE)
+        assert late.wait(TIMEOUT)
         owner.join()
 
 

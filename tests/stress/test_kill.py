@@ -18,7 +18,7 @@ import pytest
 from pullstream_emulator.storage.rebuilding import FILE_NAME
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import TOPIC
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 from tests.stress.killable_broker import KillableBroker
 
 KILLS = 50
@@ -135,7 +135,7 @@ def test_no_answer_is_taken_back_by_fifty_kills(broker: KillableBroker, tmp_path
         ]
         for worker in workers:
             worker.start()
-        assert enough.wait(PATIENCE), publisher.failures
+        assert enough.wait(TIMEOUT), publisher.failures
         broker.kill()
         for worker in workers:
             worker.join()

@@ -11,7 +11,7 @@ import pytest
 
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 from tests.stress.killable_broker import KillableBroker
 
 KILLS = 4
@@ -77,7 +77,7 @@ def test_kills_lose_no_confirmed_append_and_no_copy_c2_5_c2_10(tmp_path: Path) -
             enough = threading.Event()
             thread = threading.Thread(target=writer.run, args=(wire, enough, 15 + 10 * life))
             thread.start()
-            assert enough.wait(PATIENCE)
+            assert enough.wait(TIMEOUT)
             broker.kill()
             thread.join()
             wire.close()

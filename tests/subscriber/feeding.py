@@ -9,7 +9,7 @@ from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.failed_call import FailedCall
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 from tests.subscriber.streaming.scripted_stream import ScriptedResponses
 
 NEWS = "projects/p/topics/news"
@@ -88,4 +88,4 @@ class Streams:
 
     def next(self) -> Stream:
         """Return the next call that is begun, or fail without one."""
-        return self._begun.get(timeout=PATIENCE)
+        return self._begun.get(timeout=TIMEOUT)

@@ -11,7 +11,7 @@ from itertools import count
 
 from pullstream.scheduling.worker_pool import WorkerPool
 from pullstream_protocol.clock import SYSTEM_CLOCK
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 # The seconds for which threads race with each other.
 STRESS = 1.0
@@ -24,7 +24,7 @@ def pool_of(workers: int) -> Iterator[WorkerPool]:
         yield pool
     finally:
         pool.close()
-        pool.join(PATIENCE)
+        pool.join(TIMEOUT)
 
 
 class Slow:
@@ -36,13 +36,13 @@ class Slow:
 
     def __call__(self, _: object) -> None:
         self.begun.release()
-        assert self.release.wait(PATIENCE)
+        assert self.release.wait(TIMEOUT)
 
 
 def send_to_sleep(pool: WorkerPool, workers: int) -> None:
     """Return when this many workers have been started and have nothing to do."""
     together = threading.Barrier(workers)
-    pool.add(lambda _: together.wait(PATIENCE), [None] * workers)
+    pool.add(lambda _: together.wait(TIMEOUT), [None] * workers)
     eventually(lambda: pool.running == 0 and len(pool._sleepers) == workers)
 
 
@@ -64,7 +64,7 @@ def prove_brisk(pool: WorkerPool) -> None:
         done = threading.Semaphore(0)
         pool.add(lambda _: done.release(), range(100))
         for _ in range(100):
-            assert done.acquire(timeout=PATIENCE)
+            assert done.acquire(timeout=TIMEOUT)
         return pool._pace.is_fast
 
     eventually(is_brisk)
@@ -115,7 +115,7 @@ class Load:
                 self._pool.add(finish, [next(self._numbers)], may_wait=self._inline)
             for _ in range(pieces):
                 # A lost wake-up leaves the piece unprocessed, and this assertion fails.
-                assert own.acquire(timeout=PATIENCE)
+                assert own.acquire(timeout=TIMEOUT)
 
     def assert_all_done(self) -> None:
         total = next(self._numbers)

@@ -28,7 +28,7 @@ from pullstream.publisher.outcome import Outcome, PublishManyFuture
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream.runtime.process import Latch
 from pullstream.statistics import Statistics
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 
 class Subscription:
@@ -81,7 +81,7 @@ def interrupt_asleep(sleeper: int) -> None:
     signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
 
 
-@pytest.mark.parametrize("timeout", [None, 2 * PATIENCE], ids=["forever", "with a timeout"])
+@pytest.mark.parametrize("timeout", [None, 2 * TIMEOUT], ids=["forever", "with a timeout"])
 @pytest.mark.parametrize("wait_with", ["result", "exception", "close"])
 def test_a_future_wait_notices_a_signal_that_interrupts_no_thread(
     wait_with: str, timeout: float | None
@@ -90,7 +90,7 @@ def test_a_future_wait_notices_a_signal_that_interrupts_no_thread(
         raise Interrupted
 
     future = Subscription().future
-    rescue = threading.Timer(PATIENCE, future.set_result, [True])
+    rescue = threading.Timer(TIMEOUT, future.set_result, [True])
     other = threading.Thread(target=interrupt_asleep, args=[threading.get_ident()])
     previous = signal.signal(signal.SIGUSR1, handle)
     try:
@@ -180,10 +180,10 @@ def test_ctrl_c_at_any_instruction_of_a_future_leaves_the_future_usable(
             break
         other = threading.Thread(target=resolve, daemon=True)
         other.start()
-        other.join(PATIENCE)
+        other.join(TIMEOUT)
         assert not other.is_alive(), f"instruction {instruction}"
-        assert future.result(timeout=PATIENCE)
-        assert future.exception(timeout=PATIENCE) is None
+        assert future.result(timeout=TIMEOUT)
+        assert future.exception(timeout=TIMEOUT) is None
     assert instruction > 0
 
 
@@ -204,7 +204,7 @@ def test_an_interrupted_wait_for_a_future_does_not_block_the_other_waiters() -> 
     waiter = threading.Thread(target=latch.wait, daemon=True)
     waiter.start()
     latch.is_set = True
-    waiter.join(PATIENCE)
+    waiter.join(TIMEOUT)
     assert not waiter.is_alive()
 
 

@@ -15,7 +15,7 @@ from pullstream.message import Message
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream.statistics import Statistics
 from pullstream_protocol.errors import FailedPrecondition, PermissionDenied, RpcError, Unavailable
-from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually, ids
 from tests.subscriber.streaming.managed import SUBSCRIPTION, Gate, managed
 
 EVENTS = [name for name, method in vars(Hooks).items() if callable(method) and name != "wrap"]
@@ -30,11 +30,11 @@ class Told(Hooks):
         }
 
     def next(self, event: str) -> tuple[Any, ...]:
-        """Return the arguments of the next call for an event, or fail after PATIENCE.
+        """Return the arguments of the next call for an event, or fail after TIMEOUT.
 
         The first argument is the name of the subscription.
         """
-        return self._heard[event].get(timeout=PATIENCE)
+        return self._heard[event].get(timeout=TIMEOUT)
 
     def subscribed(self, subscription: str, statistics: Callable[[], Statistics]) -> None:
         self._heard["subscribed"].put((subscription, statistics))
@@ -234,7 +234,7 @@ def test_hooks_that_always_raise_do_not_disturb_the_subscription(
         running.stream.deliver("b")
         gate.wait_for()
         running.clock.advance(48)
-        assert running.calls.modified.get(timeout=PATIENCE) == ("b", 10)
+        assert running.calls.modified.get(timeout=TIMEOUT) == ("b", 10)
         running.clock.advance(2)
         eventually(lambda: running.future.statistics().expired == 1)
         gate.open()
@@ -242,7 +242,7 @@ def test_hooks_that_always_raise_do_not_disturb_the_subscription(
         eventually(lambda: running.future.state is SubscriptionState.RECONNECTING)
         running.clock.advance(1)
         running.stream = running.calls.next_stream()
-    assert running.future.result(PATIENCE) is True
+    assert running.future.result(TIMEOUT) is True
     # All raise in one line, so the log has one traceback, and at the end the number.
     first, last = (record for record in caplog.records if "raised" in record.message)
     assert first.exc_info is not None

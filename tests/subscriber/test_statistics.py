@@ -11,7 +11,7 @@ from pullstream.message import Message
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream.statistics import Statistics
 from pullstream_protocol.errors import PermissionDenied, Unavailable
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.subscriber.streaming.managed import Gate, Managed, managed
 
 AT_FIRST = Statistics(SubscriptionState.CONNECTING, since=0.0)
@@ -184,7 +184,7 @@ def test_statistics_count_running_callbacks_until_they_end_during_a_shutdown() -
         load=0.002,
     )
     gate.open(2)
-    assert running.future.result(PATIENCE) is True
+    assert running.future.result(TIMEOUT) is True
     told(running, state=SubscriptionState.CLOSED, received=3, acked=2, returned=1)
 
 

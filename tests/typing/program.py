@@ -82,7 +82,7 @@ from pullstream.types import (
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 def handle(message: Message) -> None:
@@ -106,7 +106,7 @@ def handle_and_wait(message: Message) -> None:
     assert_type(message.modify_ack_deadline_with_response(60), AckFuture)
     future: AckFuture = message.ack_with_response()
     try:
-        assert_type(future.result(timeout=PATIENCE), AcknowledgeStatus)
+        assert_type(future.result(timeout=TIMEOUT), AcknowledgeStatus)
     except AcknowledgeError as error:
         assert_type(error.error_code, AcknowledgeStatus)
         assert_type(error.info, "str | None")
@@ -116,7 +116,7 @@ def handle_as_before(message: pubsub_v1.subscriber.message.Message) -> None:
     """Use the names of the official client."""
     assert_type(message, Message)
     try:
-        message.nack_with_response().result(timeout=PATIENCE)
+        message.nack_with_response().result(timeout=TIMEOUT)
     except pubsub_v1.exceptions.TimeoutError:
         message.drop()
     except pubsub_v1.subscriber.exceptions.AcknowledgeError:
@@ -139,7 +139,7 @@ def receive(client: SubscriberClient, subscription: str) -> None:
     assert_type(future, StreamingPullFuture)
     assert_type(future.running(), bool)
     assert_type(future.cancel(), bool)
-    assert_type(future.result(timeout=PATIENCE), bool)
+    assert_type(future.result(timeout=TIMEOUT), bool)
     assert_type(future.exception(), "BaseException | None")
 
     limits = pubsub_v1.types.FlowControl(max_bytes=1_000_000, max_lease_duration=600)
@@ -189,7 +189,7 @@ def receive_in_other_ways(client: SubscriberClient, subscription: str) -> None:
     assert_type(statistics.latency.p99, float)
     assert_type(statistics.acked, int)
     assert_type(future.state, SubscriptionState)
-    assert_type(future.close(timeout=PATIENCE, mode="nack"), bool)
+    assert_type(future.close(timeout=TIMEOUT, mode="nack"), bool)
     client.subscribe(
         subscription,
         handle_later,
@@ -199,7 +199,7 @@ def receive_in_other_ways(client: SubscriberClient, subscription: str) -> None:
         hooks=[Watch()],
     ).cancel()
     try:
-        client.close(timeout=PATIENCE, mode="drain")
+        client.close(timeout=TIMEOUT, mode="drain")
         client.subscribe(subscription, handle)
     except (ForkedProcess, SubscriberClosed):
         pass
@@ -217,12 +217,12 @@ async def stream(client: AsyncSubscriberClient, subscription: str) -> None:
         assert_type(await client.fetch(subscription, timeout=0.01), AsyncFetchedMessages)
     except PullTimeout as timeout:
         assert_type(timeout.answered, bool)
-    await client.close(timeout=PATIENCE)
+    await client.close(timeout=TIMEOUT)
 
 
 def pull(client: SubscriberClient, subscription: str) -> None:
     """Pull with a request or with keywords."""
-    response = client.pull(subscription=subscription, max_messages=10, timeout=PATIENCE)
+    response = client.pull(subscription=subscription, max_messages=10, timeout=TIMEOUT)
     assert_type(response, PullResponse)
     for received in response.received_messages:
         assert_type(received.message.data, bytes)
@@ -260,7 +260,7 @@ def read_feeds(client: SubscriberClient, endpoint: str) -> None:
     assert_type(watch, WatchFuture)
     assert_type(watch.state, SubscriptionState)
     assert_type(watch.resume_token, str)
-    assert_type(watch.close(timeout=PATIENCE), bool)
+    assert_type(watch.close(timeout=TIMEOUT), bool)
 
 
 def copy_record(record: Record) -> None:
@@ -289,7 +289,7 @@ def follow_news(client: SubscriberClient, folder: str) -> None:
     assert_type(follower.state, FollowState)
     assert_type(follower.lag, int)
     assert_type(follower.statistics().kept, "Checkpoint | None")
-    assert_type(follower.close(timeout=PATIENCE), bool)
+    assert_type(follower.close(timeout=TIMEOUT), bool)
 
 
 async def watch_frames(client: AsyncSubscriberClient) -> None:
@@ -330,7 +330,7 @@ def listen(client: SubscriberClient) -> None:
     assert_type(started, bool)
     assert_type(listener.is_subscribed(jobs, "job-7"), bool)
     assert_type(listener.unsubscribe(jobs, "job-7"), bool)
-    assert_type(listener.close(timeout=PATIENCE), bool)
+    assert_type(listener.close(timeout=TIMEOUT), bool)
     publisher = ChannelPublisher(limits=ChannelLimits(mailbox_items=10))
     assert_type(publisher.publish("jobs", "job-7", b"done", by="worker"), int)
     publisher.close()

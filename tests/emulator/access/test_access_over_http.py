@@ -12,7 +12,7 @@ import pytest
 from pullstream_emulator import Emulator
 from pullstream_emulator.access import Access, Principal
 from tests.emulator.broker import TOPIC
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 MINE, FOREIGN = f"/v1/{TOPIC}", "/v1/projects/other/topics/orders"
 
@@ -26,7 +26,7 @@ def guarded() -> Iterator[Emulator]:
 
 def ask(emulator: Emulator, method: str, path: str, token: str | None) -> tuple[int, Any]:
     """Return status and body of an answer."""
-    connection = http.client.HTTPConnection(emulator.endpoint, timeout=PATIENCE)
+    connection = http.client.HTTPConnection(emulator.endpoint, timeout=TIMEOUT)
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     body = "{}" if method in ("PUT", "POST") else None
     connection.request(method, path, body, headers)

@@ -16,7 +16,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD, RPCS, Kind
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 FOREIGN_TOPIC = "projects/other/topics/orders"
 FOREIGN_SUBSCRIPTION = "projects/other/subscriptions/billing"
@@ -43,9 +43,9 @@ class Caller:
         """Start the call. Its answers can be read as soon as they arrive."""
         if BY_METHOD[method].kind is Kind.BIDI:
             requests = iter([request.SerializeToString()])
-            return self._wire.raw(method)(requests, metadata=self._metadata, timeout=PATIENCE)
+            return self._wire.raw(method)(requests, metadata=self._metadata, timeout=TIMEOUT)
         return self._wire.raw(method).future(
-            request.SerializeToString(), metadata=self._metadata, timeout=PATIENCE
+            request.SerializeToString(), metadata=self._metadata, timeout=TIMEOUT
         )
 
     def call(self, method: str, request: Any) -> Any:
@@ -94,7 +94,7 @@ def test_a_stream_is_refused_before_its_first_request(guarded: Emulator) -> None
     wire = Wire(guarded.endpoint)
     requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     with pytest.raises(grpc.RpcError) as refused:
-        next(wire.raw("StreamingPull")(iter(requests.get, None), timeout=PATIENCE))
+        next(wire.raw("StreamingPull")(iter(requests.get, None), timeout=TIMEOUT))
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
     requests.put(None)
     wire.close()
@@ -107,10 +107,10 @@ def test_an_unknown_method_without_a_token_is_unauthenticated_not_unimplemented(
     channel = grpc.insecure_channel(guarded.endpoint)
     call: Any = channel.unary_unary("/google.pubsub.v1.Publisher/Nothing")
     with pytest.raises(grpc.RpcError) as refused:
-        call(b"", timeout=PATIENCE)
+        call(b"", timeout=TIMEOUT)
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
     with pytest.raises(grpc.RpcError) as unknown:
-        call(b"", metadata=[("authorization", "Bearer t-root")], timeout=PATIENCE)
+        call(b"", metadata=[("authorization", "Bearer t-root")], timeout=TIMEOUT)
     assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
     channel.close()
 
@@ -138,7 +138,7 @@ def test_an_undecodable_request_with_a_valid_token_is_invalid_argument(guarded: 
     """The code is the same as for a broker without tokens."""
     wire = Wire(guarded.endpoint)
     call = wire.raw("Publish").future(
-        b"\xff\xff", metadata=[("authorization", "Bearer t-test")], timeout=PATIENCE
+        b"\xff\xff", metadata=[("authorization", "Bearer t-test")], timeout=TIMEOUT
     )
     assert call.exception().code() is grpc.StatusCode.INVALID_ARGUMENT
     wire.close()

@@ -17,7 +17,7 @@ from pullstream_protocol.rpcs import BY_METHOD
 from tests.emulator.access.principals import GOOD, written
 from tests.emulator.certificates import Identity, new_identity
 from tests.emulator.program import ends_well, error_of, running
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def code(channel: grpc.Channel, project: str, token: str | None) -> str:
     call: Any = channel.unary_unary(BY_METHOD["ListTopics"].path)
     metadata = [] if token is None else [("authorization", f"Bearer {token}")]
     request = pubsub.ListTopicsRequest(project=f"projects/{project}").SerializeToString()
-    outcome = call.future(request, metadata=metadata, timeout=PATIENCE)
+    outcome = call.future(request, metadata=metadata, timeout=TIMEOUT)
     outcome.exception()
     name: str = outcome.code().name
     return name
@@ -71,7 +71,7 @@ def test_a_broker_without_protection_on_a_public_address_logs_a_warning() -> Non
         with grpc.insecure_channel(address) as channel:
             assert code(channel, "test", None) == "OK"
         process.terminate()
-        _, errors = process.communicate(timeout=PATIENCE)
+        _, errors = process.communicate(timeout=TIMEOUT)
     assert errors.startswith("WARNING listening on 0.0.0.0, not only on this machine: without TLS")
     assert "without tokens" in errors
     assert errors.count("\n") == 1

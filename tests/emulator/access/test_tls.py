@@ -16,7 +16,7 @@ from pullstream_emulator.access.options import tls_from
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
 from tests.emulator.certificates import Identity, new_identity
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 LIST = pubsub.ListTopicsRequest(project="projects/test")
 
@@ -41,7 +41,7 @@ def list_topics(emulator: Emulator, credentials: grpc.ChannelCredentials | None)
     )
     with channel:
         call: Any = channel.unary_unary(BY_METHOD["ListTopics"].path)
-        _, made = call.with_call(LIST.SerializeToString(), timeout=PATIENCE)
+        _, made = call.with_call(LIST.SerializeToString(), timeout=TIMEOUT)
         code: grpc.StatusCode = made.code()
         return code
 

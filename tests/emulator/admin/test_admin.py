@@ -14,7 +14,7 @@ from pullstream_emulator import Emulator
 from pullstream_emulator.admin import Admin, Controls
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import InvalidArgument, RpcError
-from tests.emulator.wire import PATIENCE, Wire, data_of
+from tests.emulator.wire import TIMEOUT, Wire, data_of
 
 START = "2023-11-14T22:13:20Z"
 
@@ -23,9 +23,7 @@ class Http:
     """A low-level HTTP client for the administration of one broker."""
 
     def __init__(self, emulator: Emulator) -> None:
-        self._connection = http.client.HTTPConnection(
-            emulator.host, emulator.port, timeout=PATIENCE
-        )
+        self._connection = http.client.HTTPConnection(emulator.host, emulator.port, timeout=TIMEOUT)
 
     def call(self, method: str, path: str, fields: Any = None) -> tuple[int, Any]:
         body = None if fields is None else json.dumps(fields)

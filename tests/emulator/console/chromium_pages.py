@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.optional_tools import missing
 
 # Longest wait for something on a page, in milliseconds. Chromium is slow on a busy machine.
-PATIENCE = 30_000
+TIMEOUT = 30_000
 
 _ARGUMENTS = [
     "--no-sandbox",
@@ -50,7 +50,7 @@ def opened(browser: Browser, errors: list[str], **options: Any) -> Iterator[Page
     """
     context = browser.new_context(permissions=["clipboard-read", "clipboard-write"], **options)
     page = context.new_page()
-    page.set_default_timeout(PATIENCE)
+    page.set_default_timeout(TIMEOUT)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on(
         "console",

@@ -14,7 +14,7 @@ import pullstream_emulator
 from pullstream_emulator import Emulator
 from pullstream_emulator.access import Access, Principal
 from pullstream_emulator.rest.server import Rest
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 STATIC = Path(pullstream_emulator.__file__).parent / "console" / "static"
 FILES = sorted(path.name for path in STATIC.iterdir())
@@ -25,7 +25,7 @@ def get(
     emulator: Emulator, path: str, headers: dict[str, str] | None = None
 ) -> tuple[int, dict[str, str], str]:
     """Return status, headers and text of an answer."""
-    with closing(http.client.HTTPConnection(emulator.endpoint, timeout=PATIENCE)) as connection:
+    with closing(http.client.HTTPConnection(emulator.endpoint, timeout=TIMEOUT)) as connection:
         connection.request("GET", path, headers=headers or {})
         answer = connection.getresponse()
         return answer.status, dict(answer.headers), answer.read().decode()

@@ -19,7 +19,7 @@ from pullstream_emulator.rest.server import Rest
 from pullstream_protocol.messages import channels_pb2 as channels
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.console.chromium_pages import PATIENCE, opened
+from tests.emulator.console.chromium_pages import TIMEOUT, opened
 from tests.emulator.program import running
 from tests.emulator.push_endpoint import Endpoint
 from tests.emulator.rest_client import V1_SUBSCRIPTION, V1_TOPIC, RestClient
@@ -36,7 +36,7 @@ ORDER = {
 
 @pytest.fixture(autouse=True)
 def _browser_timeout() -> None:
-    expect.set_options(timeout=PATIENCE)
+    expect.set_options(timeout=TIMEOUT)
 
 
 @pytest.fixture
@@ -449,7 +449,7 @@ def test_the_console_shows_clients_and_their_flow_control(
     with SubscriberClient(endpoint=emulator.endpoint) as client:
 
         def callback(message: Message) -> None:
-            release.wait(PATIENCE / 1000)
+            release.wait(TIMEOUT / 1000)
             message.ack()
 
         future = client.subscribe(SUBSCRIPTION, callback)

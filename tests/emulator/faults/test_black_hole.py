@@ -15,7 +15,7 @@ from pullstream_emulator.faults import Faults
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.wire import PATIENCE, Stream, Wire, data_of
+from tests.emulator.wire import TIMEOUT, Stream, Wire, data_of
 
 GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
 PULL = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=10)
@@ -143,7 +143,7 @@ def test_a_dead_network_blocks_calls_in_both_directions(relayed: Emulator, far: 
     fault = relayed.faults.black_hole()
     other = Wire(relayed.endpoint)
     calls = [
-        wire.start("DeleteTopic", pubsub.DeleteTopicRequest(topic=name), timeout=PATIENCE)
+        wire.start("DeleteTopic", pubsub.DeleteTopicRequest(topic=name), timeout=TIMEOUT)
         for wire, name in ((far, TOPIC), (other, f"{TOPIC}-missing"))
     ]
     fault.wait_for_hits(2)
@@ -179,7 +179,7 @@ def test_the_broker_does_not_notice_a_dead_network(relayed: Emulator, clock: Man
 
 def test_http2_pings_get_no_answer_through_a_dead_network(relayed: Emulator) -> None:
     """The HTTP/2 layer of a broker that merely hangs would answer them."""
-    with socket.create_connection(("127.0.0.1", relayed.port), PATIENCE) as connection:
+    with socket.create_connection(("127.0.0.1", relayed.port), TIMEOUT) as connection:
         connection.sendall(HTTP2_PREFACE + EMPTY_SETTINGS + PING)
         read_until(connection, PONG)
         with relayed.faults.black_hole() as fault:
@@ -189,13 +189,13 @@ def test_http2_pings_get_no_answer_through_a_dead_network(relayed: Emulator) -> 
             connection.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 assert PONG not in connection.recv(4096)
-            connection.settimeout(PATIENCE)
+            connection.settimeout(TIMEOUT)
         read_until(connection, PONG)
 
 
 def test_the_fault_relay_passes_the_end_of_a_connection_on(relayed: Emulator) -> None:
     """The end passes in both directions."""
-    with socket.create_connection(("127.0.0.1", relayed.port), PATIENCE) as connection:
+    with socket.create_connection(("127.0.0.1", relayed.port), TIMEOUT) as connection:
         connection.sendall(HTTP2_PREFACE + EMPTY_SETTINGS)
         connection.shutdown(socket.SHUT_WR)
         while connection.recv(4096):
@@ -204,7 +204,7 @@ def test_the_fault_relay_passes_the_end_of_a_connection_on(relayed: Emulator) ->
 
 def test_a_dead_network_holds_back_the_end_of_a_connection(relayed: Emulator) -> None:
     """The end is held back like any byte."""
-    with socket.create_connection(("127.0.0.1", relayed.port), PATIENCE) as connection:
+    with socket.create_connection(("127.0.0.1", relayed.port), TIMEOUT) as connection:
         connection.sendall(HTTP2_PREFACE + EMPTY_SETTINGS + PING)
         read_until(connection, PONG)
         with relayed.faults.black_hole() as fault:

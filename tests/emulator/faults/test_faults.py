@@ -22,7 +22,7 @@ from pullstream_protocol.errors import (
 )
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.wire import PATIENCE, Wire, ack_ids_of, data_of
+from tests.emulator.wire import TIMEOUT, Wire, ack_ids_of, data_of
 
 GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
 PULL = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=10)
@@ -371,7 +371,7 @@ def test_a_fault_is_over_when_its_count_is_used_up() -> None:
     fault = Fault(Scope("Publish", times=1))
     assert [fault.claim(), fault.claim()] == [True, False]
     assert fault.is_over
-    fault.wait_for_hits(1, timeout=PATIENCE)
+    fault.wait_for_hits(1, timeout=TIMEOUT)
 
 
 def test_a_lifted_fault_affects_no_more_calls() -> None:

@@ -18,7 +18,7 @@ from pullstream_protocol.errors import Internal, Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.wire import PATIENCE, Stream, Wire, ack_ids_of, data_of
+from tests.emulator.wire import TIMEOUT, Stream, Wire, ack_ids_of, data_of
 
 GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
 PULL = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=10)
@@ -178,7 +178,7 @@ def test_the_abort_fault_leaves_unary_calls_alone(
 def test_a_stream_without_a_first_request_is_aborted_too(faults: Faults, wire: Wire) -> None:
     """A stream counts as open as soon as the broker knows of it."""
     asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    call = wire.raw("StreamingPull")(iter(asked.get, None), timeout=PATIENCE)
+    call = wire.raw("StreamingPull")(iter(asked.get, None), timeout=TIMEOUT)
     while not faults.abort_streams(Unavailable("away")).hits:
         pass
     assert call.code() is grpc.StatusCode.UNAVAILABLE

@@ -10,7 +10,7 @@ import pytest
 from pullstream import FlowControl, Message
 from pullstream_protocol.errors import Aborted, PermissionDenied, RpcError, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Log, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_the_sdk_retries_ack_ids_that_failed_transiently(here: Stage) -> None:
     here.client.subscribe(SUBSCRIPTION, collected)
     here.publish(b"a")
     collected.wait_for(1)
-    futures[0].result(timeout=PATIENCE)
+    futures[0].result(timeout=TIMEOUT)
     assert fault.hits == 1
     assert here.backlog == 0
 
@@ -79,4 +79,4 @@ def test_a_terminal_stream_error_ends_the_subscription(here: Stage) -> None:
     """The subscription's future has that error."""
     here.emulator.faults.error("StreamingPull", PermissionDenied("not yours"))
     future = here.client.subscribe(SUBSCRIPTION, Log())
-    assert isinstance(future.exception(PATIENCE), PermissionDenied)
+    assert isinstance(future.exception(TIMEOUT), PermissionDenied)

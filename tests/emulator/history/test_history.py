@@ -16,7 +16,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 DEAD = f"{PROJECT}/topics/dead"
 
@@ -224,7 +224,7 @@ def test_a_history_limit_of_zero_keeps_no_events() -> None:
         wire.create()
         wire.publish("a")
         with acknowledging(wire):
-            emulator.wait_until_acked(SUBSCRIPTION, PATIENCE)
+            emulator.wait_until_acked(SUBSCRIPTION, TIMEOUT)
         assert emulator.history.events() == []
         wire.close()
 
@@ -261,7 +261,7 @@ def test_wait_until_acked_returns_when_all_messages_are_acknowledged(
     emulator.wait_until_acked(SUBSCRIPTION, 0)
     wire.publish("a")
     with acknowledging(wire):
-        emulator.wait_until_acked(SUBSCRIPTION, PATIENCE)
+        emulator.wait_until_acked(SUBSCRIPTION, TIMEOUT)
         assert len(history.acks()) == 1
 
 
@@ -283,7 +283,7 @@ def test_wait_until_acked_fails_when_the_subscription_is_deleted(
     deleting = threading.Timer(0.05, wire.delete_subscription)
     deleting.start()
     with pytest.raises(NotFound):
-        emulator.wait_until_acked(SUBSCRIPTION, PATIENCE)
+        emulator.wait_until_acked(SUBSCRIPTION, TIMEOUT)
     deleting.join()
 
 
@@ -291,7 +291,7 @@ def test_history_wait_until_is_evaluated_after_each_event(history: History, wire
     """The condition is evaluated after each event."""
     publishing = threading.Timer(0.05, wire.publish, ["a", "b"])
     publishing.start()
-    history.wait_until(lambda: len(history.publishes()) == 2, PATIENCE)
+    history.wait_until(lambda: len(history.publishes()) == 2, TIMEOUT)
     publishing.join()
     with pytest.raises(TimeoutError, match=r"did not become true within 0\.01 s"):
         history.wait_until(lambda: len(history.publishes()) == 3, 0.01)
@@ -300,7 +300,7 @@ def test_history_wait_until_is_evaluated_after_each_event(history: History, wire
 def test_history_wait_until_may_use_a_condition_without_events(history: History) -> None:
     """An example is a future of the test. The condition is also evaluated periodically."""
     answers = iter([False, False, False, True])
-    history.wait_until(lambda: next(answers), PATIENCE)
+    history.wait_until(lambda: next(answers), TIMEOUT)
 
 
 # ---- several observers ---------------------------------------------------------------------------

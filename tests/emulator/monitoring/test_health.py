@@ -15,7 +15,7 @@ from pullstream_emulator import Emulator
 from pullstream_emulator.access import Access, Principal
 from pullstream_emulator.monitoring.health import Health, HealthHandlers
 from pullstream_protocol.clock import ManualClock
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
@@ -35,12 +35,12 @@ def test_the_health_service_reports_the_broker_and_its_services_as_serving(
     ):
         for service in ("", "google.pubsub.v1.Publisher"):
             request = health_pb2.HealthCheckRequest(service=service)
-            assert stub(channel).Check(request, timeout=PATIENCE).status == SERVING
+            assert stub(channel).Check(request, timeout=TIMEOUT).status == SERVING
         request = health_pb2.HealthCheckRequest(service="nope")
         with pytest.raises(grpc.RpcError) as refused:
-            stub(channel).Check(request, timeout=PATIENCE)
+            stub(channel).Check(request, timeout=TIMEOUT)
         assert refused.value.code() is grpc.StatusCode.NOT_FOUND
-        found = next(stub(channel).Watch(request, timeout=PATIENCE))
+        found = next(stub(channel).Watch(request, timeout=TIMEOUT))
         assert found.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
@@ -56,7 +56,7 @@ def test_a_health_watch_reports_the_shutdown(clock: ManualClock) -> None:
         def watch() -> None:
             try:
                 request = health_pb2.HealthCheckRequest()
-                for response in stub(channel).Watch(request, timeout=PATIENCE):
+                for response in stub(channel).Watch(request, timeout=TIMEOUT):
                     seen.append(response.status)
                     came.set()
             except grpc.RpcError as error:
@@ -64,9 +64,9 @@ def test_a_health_watch_reports_the_shutdown(clock: ManualClock) -> None:
 
         watching = threading.Thread(target=watch)
         watching.start()
-        assert came.wait(PATIENCE)
+        assert came.wait(TIMEOUT)
         emulator.stop()
-        watching.join(PATIENCE)
+        watching.join(TIMEOUT)
         assert seen == [SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]
         assert codes == [grpc.StatusCode.UNAVAILABLE]
 

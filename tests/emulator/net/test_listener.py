@@ -28,7 +28,7 @@ from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
 from tests.emulator.certificates import Identity, new_identity
 from tests.emulator.program import running
 from tests.emulator.rest_client import V1_SUBSCRIPTION, V1_TOPIC, RestClient, wait_for_pulls
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_stopping_the_broker_ends_streams_and_frees_the_port(emulator: Emulator)
     wire.create()
     stream = wire.stream()
     assert stream.is_quiet()
-    with closing(HTTPConnection(emulator.endpoint, timeout=PATIENCE)) as connection:
+    with closing(HTTPConnection(emulator.endpoint, timeout=TIMEOUT)) as connection:
         connection.request("POST", f"{V1_SUBSCRIPTION}:pull", b'{"maxMessages": 1}')
         wait_for_pulls(emulator, 1)
         emulator.stop()
@@ -137,7 +137,7 @@ def test_a_nonsense_connection_does_not_disturb_other_clients(
 ) -> None:
     """The connections are silent, cut short, or speak another protocol."""
     address = (emulator.host, emulator.port)
-    with socket.create_connection(address, PATIENCE) as silent:
+    with socket.create_connection(address, TIMEOUT) as silent:
         silent.sendall(said)
         assert is_ok(emulator)
         silent.shutdown(socket.SHUT_WR)
@@ -153,7 +153,7 @@ def test_http_verbs_that_begin_like_the_http2_preface_are_served_as_http(
     emulator: Emulator, verb: str
 ) -> None:
     """The bytes may arrive byte by byte."""
-    with socket.create_connection((emulator.host, emulator.port), PATIENCE) as slow:
+    with socket.create_connection((emulator.host, emulator.port), TIMEOUT) as slow:
         slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in f"{verb} /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode():
             slow.sendall(bytes([byte]))
@@ -193,7 +193,7 @@ def test_silent_connections_do_not_stop_an_existing_client() -> None:
         host, _, port = endpoint.rpartition(":")
         longest = 0.0
         for number in range(1000):
-            connection = socket.create_connection((host, int(port)), PATIENCE)
+            connection = socket.create_connection((host, int(port)), TIMEOUT)
             stack.enter_context(connection).sendall(b"PRI")
             if number % 20 == 0:
                 began = time.perf_counter()
@@ -224,7 +224,7 @@ def test_a_client_connection_uses_three_descriptors_and_frees_them(emulator: Emu
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.perf_counter() + PATIENCE
+    end = time.perf_counter() + TIMEOUT
     while not is_so():
         assert time.perf_counter() < end
         threading.Event().wait(0.01)
@@ -261,11 +261,11 @@ def test_a_half_sent_request_is_closed_after_the_receive_timeout(said: bytes, po
     rest = Rest() if port == "shared" else Rest(port=http_port)
     with Emulator(rest=rest, receive_timeout=0.3) as emulator:
         for number in {emulator.port, emulator.port if port == "shared" else http_port}:
-            with socket.create_connection((emulator.host, number), PATIENCE) as connection:
+            with socket.create_connection((emulator.host, number), TIMEOUT) as connection:
                 began = time.perf_counter()
                 connection.sendall(said)
                 end_of(connection)
-                assert time.perf_counter() - began < PATIENCE / 2
+                assert time.perf_counter() - began < TIMEOUT / 2
 
 
 def free_port() -> int:
@@ -275,7 +275,7 @@ def free_port() -> int:
 
 
 def end_of(connection: socket.socket) -> None:
-    """Wait until the other side has closed the connection. Fail after PATIENCE."""
+    """Wait until the other side has closed the connection. Fail after TIMEOUT."""
     with contextlib.suppress(ConnectionResetError):
         while connection.recv(4096):
             pass
@@ -285,7 +285,7 @@ def test_an_idle_http_connection_is_closed_after_the_timeout() -> None:
     """The connection is not closed while a request waits for its answer."""
     with (
         Emulator(rest=True, receive_timeout=0.3) as emulator,
-        closing(HTTPConnection(emulator.endpoint, timeout=PATIENCE)) as connection,
+        closing(HTTPConnection(emulator.endpoint, timeout=TIMEOUT)) as connection,
     ):
         RestClient(emulator.endpoint).create()
         began = time.perf_counter()
@@ -348,7 +348,7 @@ def test_a_malformed_http_request_is_logged_in_one_line(
     emulator: Emulator, said: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The line has the sender and the problem, without a traceback."""
-    with socket.create_connection((emulator.host, emulator.port), PATIENCE) as connection:
+    with socket.create_connection((emulator.host, emulator.port), TIMEOUT) as connection:
         connection.sendall(said)
         assert connection.recv(12).endswith(b" 400")
         end_of(connection)
@@ -384,7 +384,7 @@ def test_the_shared_port_routes_tls_connections_by_their_alpn_protocols(
             rpc = BY_METHOD["GetTopic"]
             get: Any = channel.unary_unary(rpc.path, response_deserializer=rpc.response.FromString)
             request = pubsub.GetTopicRequest(topic=TOPIC).SerializeToString()
-            assert get(request, timeout=PATIENCE) == pubsub.Topic(name=TOPIC)
+            assert get(request, timeout=TIMEOUT) == pubsub.Topic(name=TOPIC)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from pullstream_emulator.net import protocol_sniffer
 from pullstream_emulator.net.port_mux import AT_ONCE, PAUSE, PortMux, new_address
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 class Grpc:
@@ -32,7 +32,7 @@ class Grpc:
         loop = asyncio.get_running_loop()
         began = loop.time()
         for _ in range(count):
-            connection, _ = await asyncio.wait_for(loop.sock_accept(self.socket), PATIENCE)
+            connection, _ = await asyncio.wait_for(loop.sock_accept(self.socket), TIMEOUT)
             self.connections.append(connection)
         return loop.time() - began
 
@@ -44,11 +44,11 @@ class Grpc:
 @contextlib.asynccontextmanager
 async def clients(grpc: Grpc, count: int) -> AsyncIterator[int]:
     """Connect `count` gRPC clients to a shared port, and yield its number."""
-    front = PortMux(grpc.address, socket.socket.close, PATIENCE)
+    front = PortMux(grpc.address, socket.socket.close, TIMEOUT)
     port = await front.start("127.0.0.1", 0)
     with contextlib.ExitStack() as stack:
         for _ in range(count):
-            client = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT))
             client.sendall(protocol_sniffer.PREFACE)
         try:
             yield port
@@ -81,7 +81,7 @@ def test_the_port_mux_holds_connections_while_the_grpc_backlog_is_full() -> None
             loop = asyncio.get_running_loop()
             for connection in grpc.connections:
                 connection.setblocking(False)
-                got = await asyncio.wait_for(loop.sock_recv(connection, 100), PATIENCE)
+                got = await asyncio.wait_for(loop.sock_recv(connection, 100), TIMEOUT)
                 assert got == protocol_sniffer.PREFACE
 
     asyncio.run(behaviour())
@@ -100,7 +100,7 @@ def test_the_port_mux_closes_a_connection_when_grpc_is_gone(
             writer.write(protocol_sniffer.PREFACE)
             # The connection is reset, because the preface was never read.
             with pytest.raises(ConnectionResetError):
-                await asyncio.wait_for(reader.read(), PATIENCE)
+                await asyncio.wait_for(reader.read(), TIMEOUT)
             writer.close()
 
     with caplog.at_level(logging.WARNING):

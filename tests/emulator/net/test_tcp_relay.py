@@ -7,7 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from pullstream_emulator.net.tcp_relay import CHUNK, TcpRelay
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 LINGER = 0.05
 
@@ -26,11 +26,11 @@ class Joined:
 
     async def send(self, connection: socket.socket, data: bytes) -> None:
         loop = asyncio.get_running_loop()
-        await asyncio.wait_for(loop.sock_sendall(connection, data), PATIENCE)
+        await asyncio.wait_for(loop.sock_sendall(connection, data), TIMEOUT)
 
     async def receive(self, connection: socket.socket) -> bytes:
         loop = asyncio.get_running_loop()
-        return await asyncio.wait_for(loop.sock_recv(connection, CHUNK), PATIENCE)
+        return await asyncio.wait_for(loop.sock_recv(connection, CHUNK), TIMEOUT)
 
     async def receive_all(self, connection: socket.socket) -> bytes:
         """Read until the other side has closed."""
@@ -48,7 +48,7 @@ def run(behaviour: Callable[[Joined], Awaitable[None]]) -> None:
     async def joined() -> None:
         both = Joined()
         try:
-            await asyncio.wait_for(behaviour(both), PATIENCE)
+            await asyncio.wait_for(behaviour(both), TIMEOUT)
         finally:
             both.pipes.stop()
             both.client.close()

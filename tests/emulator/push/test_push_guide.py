@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 from tests.subscriber.program import STRICT
 
 ROOT = Path(__file__).parents[3]
@@ -22,7 +22,7 @@ def test_the_example_of_the_push_guide_runs() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     assert (ran.returncode, ran.stdout) == (0, "b'one order'\n"), ran.stderr

@@ -27,7 +27,7 @@ from tests.emulator.target import Target, under_attack
 from tests.emulator.target import no_fault_of_ours as no_fault_of_ours
 from tests.emulator.v0_client import TOPIC as V0_TOPIC
 from tests.emulator.v0_client import V0
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 class Hostility:
@@ -186,7 +186,7 @@ def test_random_http_requests_get_an_error_and_change_nothing(
     hostility = api(seed, emulator)
     hostility.prepare()
     before = hostility.state()
-    with closing(HTTPConnection(emulator.endpoint, timeout=PATIENCE)) as connection:
+    with closing(HTTPConnection(emulator.endpoint, timeout=TIMEOUT)) as connection:
         for verb, template in hostility.endpoints * hostility.rounds:
             path, body = hostility.path(template), hostility.body()
             connection.request(verb, path, body, hostility.random.choice(hostility.headers))
@@ -204,7 +204,7 @@ def test_random_http_requests_get_an_error_and_change_nothing(
 def test_non_ascii_bytes_in_an_http_request_line_are_refused(emulator: Emulator) -> None:
     """HTTP allows no such bytes in a path or a query."""
     for target in (b"/v0/topics/\xff\xfe", b"/v0/topics?cursor=\xff", b"/v0/topics/caf\xe9/diff"):
-        with socket.create_connection(("127.0.0.1", emulator.port), PATIENCE) as connection:
+        with socket.create_connection(("127.0.0.1", emulator.port), TIMEOUT) as connection:
             connection.sendall(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
             assert connection.recv(65536).startswith(
                 (b"HTTP/1.1 400", b"HTTP/1.0 400", b"HTTP/1.1 405")

@@ -19,7 +19,7 @@ from pullstream_emulator.rest.server import MISSING, NOT_SHARED, Rest, obstacle
 from tests.emulator.broker import PROJECT, TOPIC
 from tests.emulator.program import ends_well, error_of, running, started
 from tests.emulator.rest_client import V1_PROJECT, V1_SUBSCRIPTION, V1_TOPIC, RestClient
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -139,7 +139,7 @@ def test_the_emulator_program_serves_grpc_and_http_on_one_port() -> None:
         rest = RestClient(endpoint)
         rest.create()
         assert rest.raw("POST", "/shutdown") == (200, TEXT, "Shutting down...\n")
-        output, errors = process.communicate(timeout=PATIENCE)
+        output, errors = process.communicate(timeout=TIMEOUT)
         assert (process.returncode, output, errors) == (0, "", "")
 
 
@@ -171,12 +171,12 @@ def test_without_aiohttp_the_program_serves_grpc_and_reports_it() -> None:
     program = [sys.executable, "-c", hidden, "--host", "127.0.0.1", "--port", "0"]
     with started(program, {}) as (process, _):
         process.terminate()
-        assert process.communicate(timeout=PATIENCE) == ("", f"WARNING gRPC only: {MISSING}\n")
+        assert process.communicate(timeout=TIMEOUT) == ("", f"WARNING gRPC only: {MISSING}\n")
     ran = subprocess.run(
         [*program, "--rest-port", "0"],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"Error: {MISSING}\n")
@@ -218,7 +218,7 @@ def test_aiohttp_is_not_imported_before_the_first_http_request(tmp_path: Path) -
         env={"PYTHONPATH": str(Path(__file__).parents[3])},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     assert ran.stdout == "False\n"

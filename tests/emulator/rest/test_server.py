@@ -15,7 +15,7 @@ from aiohttp import web
 from pullstream_emulator.access import Tls
 from pullstream_emulator.rest.server import Rest, RestServer
 from tests.emulator.certificates import Identity, new_identity
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ async def stop_while_it_answers(
         return response
 
     def ask(port: int) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        connection = socket.create_connection(("127.0.0.1", port), TIMEOUT)
         if tls is not None:
             connection = tls[1].wrap_socket(connection, server_hostname="127.0.0.1")
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -66,11 +66,11 @@ async def stop_while_it_answers(
     application = web.Application()
     application.router.add_get("/", answer)
     server = RestServer(
-        Rest(port=0, tls=None if tls is None else tls[0]), lambda: application, PATIENCE
+        Rest(port=0, tls=None if tls is None else tls[0]), lambda: application, TIMEOUT
     )
     port = await server.start("127.0.0.1", 0)
     with await asyncio.to_thread(ask, port) as connection:
-        its_socket = await asyncio.wait_for(answered, PATIENCE)
+        its_socket = await asyncio.wait_for(answered, TIMEOUT)
         await server.stop_listening()
         got = asyncio.create_task(asyncio.to_thread(all_of, connection)) if reads else None
         await server.stop()
@@ -103,13 +103,13 @@ def test_a_reading_client_gets_its_whole_answer_while_the_http_server_stops(
 
 async def fail_handshakes(tls: ssl.SSLContext, count: int) -> int:
     """Return how many of the failed handshakes are still in memory."""
-    server = RestServer(Rest(port=0, tls=tls), web.Application, PATIENCE)
+    server = RestServer(Rest(port=0, tls=tls), web.Application, TIMEOUT)
     port = await server.start("127.0.0.1", 0)
     try:
         for _ in range(count):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"\x16\x03\x01\x00\x10" + b"x" * 16)
-            await asyncio.wait_for(reader.read(), PATIENCE)
+            await asyncio.wait_for(reader.read(), TIMEOUT)
             writer.close()
         return sum(isinstance(one, SSLProtocol) for one in gc.get_objects())
     finally:
@@ -136,7 +136,7 @@ async def stop_at_once() -> int:
     mine, client = socket.socketpair()
     with mine, client:
         mine.setblocking(False)
-        server = RestServer(Rest(port=0), web.Application, PATIENCE)
+        server = RestServer(Rest(port=0), web.Application, TIMEOUT)
         server._take(mine)
         await server.stop_listening()
         await server.stop()

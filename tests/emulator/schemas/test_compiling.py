@@ -24,7 +24,7 @@ from pullstream_protocol.messages import schema_pb2 as pb
 from tests.bench import stalls
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
 from tests.emulator.loop_steps import measured_steps, on_this_machine
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 SCHEMA = f"{PROJECT}/schemas/large"
 INTS = json.dumps({"type": "array", "items": "int"})
@@ -49,7 +49,7 @@ class HeldChecks:
         def hold(rules: Rules, data: Iterable[bytes]) -> list[str]:
             if threading.current_thread().name != "pullstream-emulator":
                 self._begun.set()
-                assert self._released.wait(PATIENCE)
+                assert self._released.wait(TIMEOUT)
             return check(rules, data)
 
         monkeypatch.setattr(Rules, "check", hold)
@@ -57,7 +57,7 @@ class HeldChecks:
     def begin(self, wire: Wire, key: str = "") -> Any:
         """Start a large publish, and return its future when a thread checks it."""
         future = publish(wire, LARGE, key)
-        assert self._begun.wait(PATIENCE)
+        assert self._begun.wait(TIMEOUT)
         return future
 
     def release(self) -> None:

@@ -20,7 +20,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
 from tests.emulator.broker import SUBSCRIPTION
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 OTHER_PROJECT = "projects/other/subscriptions/billing"
 
@@ -36,7 +36,7 @@ def check_details(call: Any, code: grpc.StatusCode) -> None:
 def fail(wire: Wire, path: str, request: bytes, token: str = "") -> Any:
     metadata = (("authorization", f"Bearer {token}"),) if token else ()
     call: Any = wire.channel.unary_unary(path)
-    failed = call.future(request, timeout=PATIENCE, metadata=metadata)
+    failed = call.future(request, timeout=TIMEOUT, metadata=metadata)
     failed.exception()
     return failed
 

@@ -19,7 +19,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
 from tests.emulator.broker import TOPIC
 from tests.emulator.loop_steps import measured_steps, on_this_machine
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 OTHER = "projects/test/topics/other"
 
@@ -35,7 +35,7 @@ class WatchCall:
             response_deserializer=rpc.response.FromString,
         )
         metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        self._call: Any = stub(request, timeout=PATIENCE, metadata=metadata)
+        self._call: Any = stub(request, timeout=TIMEOUT, metadata=metadata)
 
     def next(self) -> str:
         """Return the kind of the next frame. The frame itself is in `frame`."""

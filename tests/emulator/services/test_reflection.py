@@ -17,14 +17,14 @@ from pullstream_emulator.monitoring.access_log import AccessLogInterceptor
 from pullstream_emulator.services.reflection import described
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.rpcs import RPCS, Kind
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 def ask(channel: grpc.Channel, token: str = "", **request: Any) -> Any:
     stub = reflection_pb2_grpc.ServerReflectionStub(channel)
     metadata = [("authorization", f"Bearer {token}")] if token else []
     requests = iter([reflection_pb2.ServerReflectionRequest(**request)])
-    return next(stub.ServerReflectionInfo(requests, timeout=PATIENCE, metadata=metadata))
+    return next(stub.ServerReflectionInfo(requests, timeout=TIMEOUT, metadata=metadata))
 
 
 def test_grpc_reflection_lists_and_describes_the_services(clock: ManualClock) -> None:
@@ -89,7 +89,7 @@ def test_both_versions_of_grpc_reflection_give_the_same_answers(channel: grpc.Ch
             request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
             response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
         )
-        answers.append(next(call(iter([request]), timeout=PATIENCE)))
+        answers.append(next(call(iter([request]), timeout=TIMEOUT)))
     assert answers[0] == answers[1]
     assert answers[0].HasField("file_descriptor_response")
 

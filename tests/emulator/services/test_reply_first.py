@@ -20,7 +20,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC, Broker
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 # Timers may fire early by the resolution of the loop's clock.
 RESOLUTION = 0.0001
@@ -127,7 +127,7 @@ def test_streams_of_other_connections_write_before_the_publish_reply() -> None:
         request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"x")])
         await publish(request, Caller())
         order.append("answer")
-        await asyncio.wait_for(writer, PATIENCE)
+        await asyncio.wait_for(writer, TIMEOUT)
 
     asyncio.run(turn())
     assert order == ["message", "answer"]

@@ -19,10 +19,10 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.relay import Relay
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 
-def start_pull(wire: Wire, emulator: Emulator, timeout: float = PATIENCE) -> Any:
+def start_pull(wire: Wire, emulator: Emulator, timeout: float = TIMEOUT) -> Any:
     """Start a pull of one message, and return when it waits."""
     waiting = emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION))
     request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1)
@@ -137,14 +137,14 @@ def test_a_pull_whose_caller_is_gone_when_it_is_served_gives_back(
         message = pubsub.PubsubMessage(data=b"a")
         engine.publish(pubsub.PublishRequest(topic=TOPIC, messages=[message]))
         busy.set()
-        go_on.wait(PATIENCE)
+        go_on.wait(TIMEOUT)
 
     with Relay(emulator.port) as relay:
         gone = Wire(relay.endpoint)
         call = start_pull(gone, emulator)
         owner = threading.Thread(target=emulator.inspect, args=[publish_and_stay_busy])
         owner.start()
-        assert busy.wait(PATIENCE)
+        assert busy.wait(TIMEOUT)
         relay.cut()
         go_on.set()
         owner.join()
@@ -188,7 +188,7 @@ def test_an_answer_that_cannot_be_written_ends_quietly(
         wire.publish("a")
         request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1)
         lost = wire.start("Pull", request)
-        emulator.history.wait_until(lambda: bool(emulator.history.returns()), PATIENCE)
+        emulator.history.wait_until(lambda: bool(emulator.history.returns()), TIMEOUT)
         (again,) = wire.pull()
         assert (again.message.data, again.delivery_attempt) == (b"a", 1)
         lost.cancel()

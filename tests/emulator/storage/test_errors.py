@@ -19,7 +19,7 @@ from pullstream_emulator.storage.rebuilding import FILE_NAME
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.program import COMMAND, QUIET
-from tests.emulator.wire import PATIENCE, Wire, data_of
+from tests.emulator.wire import TIMEOUT, Wire, data_of
 
 pytestmark = pytest.mark.skipif(
     not hasattr(resource, "prlimit"), reason="only Linux can limit another process's files"
@@ -63,7 +63,7 @@ class LimitedBroker:
         """Stop it in an orderly way, and return its log."""
         self.wire.close()
         self._process.terminate()
-        return self._process.communicate(timeout=PATIENCE)[1]
+        return self._process.communicate(timeout=TIMEOUT)[1]
 
     @property
     def exit_code(self) -> int | None:

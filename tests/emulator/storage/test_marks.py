@@ -19,7 +19,7 @@ from pullstream_emulator.storage.marks import (
 )
 from pullstream_emulator.storage.writer import Writer
 from pullstream_protocol.clock import ManualClock
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 def mark(commit: int) -> Mark:
@@ -109,7 +109,7 @@ def test_a_mark_is_flushed_in_a_pause() -> None:
     rested = threading.Event()
     writer = Writer(lambda changes: None, lambda: None, rested.set, "the database", 0.5)
     writer.flush()
-    assert rested.wait(PATIENCE)
+    assert rested.wait(TIMEOUT)
     writer.close()
 
 

@@ -24,7 +24,7 @@ from pullstream_emulator.storage.tables import FORMAT, NOTES
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.crash import copy_running
 from tests.emulator.program import COMMAND, error_of, running
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 # Text that the test can find in the file, long enough to fill several pages.
 MARK = b"a message that can be found in the file "
@@ -154,7 +154,7 @@ def test_the_program_says_it_in_one_line(directory: Path) -> None:
             [*COMMAND, "--data-dir", str(directory)],
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
     assert (ran.returncode, ran.stdout) == (1, "")
@@ -448,7 +448,7 @@ def test_the_program_recovers(killed: Path) -> None:
     assert error_of("--data-dir", str(killed)).startswith(f"Error: {killed} is damaged: ")
     with running("--data-dir", str(killed), "--recover") as (process, _):
         process.terminate()
-        _, log = process.communicate(timeout=PATIENCE)
+        _, log = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0
     assert f"WARNING {killed} was damaged: 20 of 20 messages are lost" in log.splitlines()
 

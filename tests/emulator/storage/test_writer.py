@@ -27,7 +27,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.crash import copy_running
-from tests.emulator.wire import PATIENCE, Wire
+from tests.emulator.wire import TIMEOUT, Wire
 
 
 class SlowDisk:
@@ -46,14 +46,14 @@ class SlowDisk:
             def write(self, changes: Sequence[Change]) -> None:
                 if disk.is_slow:
                     disk._begun.release()
-                    assert disk._let.acquire(timeout=PATIENCE)
+                    assert disk._let.acquire(timeout=TIMEOUT)
                 super().write(changes)
 
         return SlowLedger
 
     def wait_until_busy(self) -> None:
         """Wait until it writes the next group. The groups before it are written."""
-        assert self._begun.acquire(timeout=PATIENCE)
+        assert self._begun.acquire(timeout=TIMEOUT)
 
     def finish_one(self) -> None:
         self._let.release()
@@ -211,14 +211,14 @@ def test_an_exactly_once_ack_is_confirmed_when_it_is_on_disk(
         with pytest.raises(FutureTimeout):
             response.result(0.2)
         disk.finish_one()
-        confirmed = response.result(PATIENCE).acknowledge_confirmation
+        confirmed = response.result(TIMEOUT).acknowledge_confirmation
         assert confirmed.ack_ids == [first.ack_id]
         request = pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=[second.ack_id])
         call = wire.start("Acknowledge", request)
         disk.wait_until_busy()
         assert not call.done()
         disk.recover()
-        call.result(PATIENCE)
+        call.result(TIMEOUT)
         stream.cancel()
         wire.close()
 
@@ -263,12 +263,12 @@ def answer_when_on_disk(directory: Path, disk: SlowDisk, path: str, body: bytes)
         wire.close()
         disk.is_slow = True
         url = f"http://{emulator.endpoint}{path}"
-        answer = pool.submit(urlopen, url, body, PATIENCE)
+        answer = pool.submit(urlopen, url, body, TIMEOUT)
         disk.wait_until_busy()
         with pytest.raises(FutureTimeout):
             answer.result(0.2)
         disk.recover()
-        assert answer.result(PATIENCE).status == 200
+        assert answer.result(TIMEOUT).status == 200
 
 
 def test_a_program_s_own_publish_is_durable_when_it_returns(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_publish_waits_when_the_oldest_change_is_older_than_the_bound() -> Non
 
     def write(changes: Sequence[Change]) -> None:
         begun.release()
-        assert may_write.wait(PATIENCE)
+        assert may_write.wait(TIMEOUT)
 
     def add() -> bool:
         return writer.add(lambda ledger: None)[1]
@@ -302,7 +302,7 @@ def test_a_publish_waits_when_the_oldest_change_is_older_than_the_bound() -> Non
     nothing = Mock()
     writer = Writer(write, nothing, nothing, "the database", 0.25, clock=clock)
     assert not add()
-    assert begun.acquire(timeout=PATIENCE)
+    assert begun.acquire(timeout=TIMEOUT)
     clock.advance(0.25)
     assert not add()
     clock.advance(0.01)

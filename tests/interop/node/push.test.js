@@ -3,7 +3,7 @@ import {once} from 'node:events';
 import {createServer} from 'node:http';
 import {after, test} from 'node:test';
 
-import {orders, PATIENCE, receiving} from './world.js';
+import {orders, TIMEOUT, receiving} from './world.js';
 
 /** An endpoint that answers each request with 204. `next()` returns the body of the next request. */
 async function endpoint() {
@@ -18,7 +18,7 @@ async function endpoint() {
     server.close();
     server.closeAllConnections();
   });
-  const next = async () => (await once(server, 'pushed', {signal: AbortSignal.timeout(PATIENCE)}))[0];
+  const next = async () => (await once(server, 'pushed', {signal: AbortSignal.timeout(TIMEOUT)}))[0];
   return {url: `http://127.0.0.1:${server.address().port}/push`, next};
 }
 

@@ -5,7 +5,7 @@ import {after} from 'node:test';
 import {PubSub} from '@google-cloud/pubsub';
 
 // Longer than any step on a slow machine. A hang becomes a failure.
-export const PATIENCE = 20_000;
+export const TIMEOUT = 20_000;
 
 export const INVALID_ARGUMENT = 3;
 export const NOT_FOUND = 5;
@@ -36,7 +36,7 @@ export async function receiving(subscription, use) {
   const next = async () => {
     if (arrived.length === 0) {
       // This throws an error of the stream.
-      await once(subscription, 'arrived', {signal: AbortSignal.timeout(PATIENCE)});
+      await once(subscription, 'arrived', {signal: AbortSignal.timeout(TIMEOUT)});
     }
     return arrived.shift();
   };

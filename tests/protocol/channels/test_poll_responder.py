@@ -22,7 +22,7 @@ from pullstream_protocol.grpc_internals import can_park
 from pullstream_protocol.messages import encoded_pb2 as encoded
 from tests.contract.channel_peers import BareSubscriber, data_of
 from tests.contract.channel_servers import served
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 MANY = 50
 
@@ -158,14 +158,14 @@ def test_a_server_stops_though_somebody_waits(grace: float | None) -> None:
     endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     with parked(publisher, endpoint) as polls:
-        assert server.stop(grace).wait(PATIENCE)
+        assert server.stop(grace).wait(TIMEOUT)
         for poll in polls:
             assert poll.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
         eventually(lambda: publisher.statistics().parked == 0)
     publisher.close()
 
 
-@pytest.mark.parametrize("timeout", [None, PATIENCE])
+@pytest.mark.parametrize("timeout", [None, TIMEOUT])
 def test_what_is_over_leaves_nothing(timeout: float | None) -> None:
     """An answered or cancelled poll is freed without waiting for Python's garbage collector."""
     publisher = ChannelPublisher()
@@ -286,7 +286,7 @@ def test_a_program_that_forgets_to_close_ends_though_somebody_listens() -> None:
         poll = bare.begin_poll()
         eventually(lambda: count() == 1)
         try:
-            _, errors = program.communicate(timeout=PATIENCE)
+            _, errors = program.communicate(timeout=TIMEOUT)
         finally:
             program.kill()
         assert program.returncode == 0, errors

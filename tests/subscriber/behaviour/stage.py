@@ -28,7 +28,7 @@ from pullstream_emulator.engine import Engine
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock, ManualClock
 from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 TOPIC = "projects/p/topics/topic"
 SUBSCRIPTION = "projects/p/subscriptions/subscription"
@@ -170,7 +170,7 @@ class Stage:
         for manager in self._managers:
             manager.stop()
         for manager in self._managers:
-            manager.future.exception(PATIENCE)
+            manager.future.exception(TIMEOUT)
         self.client.close()
         self.other.close()
         self.publisher.close()
@@ -233,7 +233,7 @@ class Log:
     def wait_for(self, count: int) -> list[Message]:
         """Return the messages as soon as there are this many."""
         with self._changed:
-            enough = self._changed.wait_for(lambda: len(self.messages) >= count, PATIENCE)
+            enough = self._changed.wait_for(lambda: len(self.messages) >= count, TIMEOUT)
             assert enough, f"only {len(self.messages)} of {count} messages came"
             return list(self.messages)
 
@@ -255,7 +255,7 @@ class Gate(Log):
         self._leave.release(count)
 
     def _wait(self, message: Message) -> None:
-        assert self._leave.acquire(timeout=3 * PATIENCE)
+        assert self._leave.acquire(timeout=3 * TIMEOUT)
         self._and_then(message)
 
 

@@ -20,7 +20,7 @@ from pullstream import (
 from pullstream.exceptions import SubscriberClosed
 from pullstream_protocol.errors import InvalidArgument, NotFound
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 from tests.threads import started_since
 
 
@@ -98,7 +98,7 @@ def test_a_subscription_that_the_server_refuses_ends_with_its_error(
 ) -> None:
     """The future has the error, and nothing is left running."""
     future = here.client.subscribe(name, Message.ack)
-    assert isinstance(future.exception(PATIENCE), error)
+    assert isinstance(future.exception(TIMEOUT), error)
     assert not future.running()
 
 
@@ -120,7 +120,7 @@ def test_a_subscription_fails_with_a_scheduler_that_was_used_before(
     used.shutdown()
     here.publish(b"a")
     future = here.client.subscribe(SUBSCRIPTION, Message.ack, scheduler=used)
-    assert "each subscription needs its own" in str(future.exception(PATIENCE))
+    assert "each subscription needs its own" in str(future.exception(TIMEOUT))
     assert here.free() == [b"a"]
 
 

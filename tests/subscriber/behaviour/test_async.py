@@ -23,7 +23,7 @@ from pullstream import (
 from pullstream.futures import ShutdownMode
 from pullstream_protocol.errors import PermissionDenied, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Gate, Log, Stage, keep, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def run(main: Callable[[AsyncSubscriberClient], Awaitable[None]], here: Stage) -
 
     async def inside() -> None:
         async with AsyncSubscriberClient(endpoint=here.emulator.endpoint) as client:
-            await asyncio.wait_for(main(client), 2 * PATIENCE)
+            await asyncio.wait_for(main(client), 2 * TIMEOUT)
 
     asyncio.run(inside())
 
@@ -197,7 +197,7 @@ def test_a_users_event_loop_runs_the_async_callbacks_and_is_left_running(here: S
         here.publish(b"x")
         await done.wait()
         await soon(lambda: here.backlog == 0)
-        assert await asyncio.to_thread(future.close, PATIENCE)
+        assert await asyncio.to_thread(future.close, TIMEOUT)
         assert threads == {threading.get_ident()}
 
     run(main, here)
@@ -222,7 +222,7 @@ def test_a_drain_waits_for_running_async_callbacks(here: Stage) -> None:
     assert future.running()
     loop, go_on = loop_ready[0]
     loop.call_soon_threadsafe(go_on.set)
-    closing.join(PATIENCE)
+    closing.join(TIMEOUT)
     assert future.result(timeout=0) is True
     assert here.backlog == 2
 
@@ -443,7 +443,7 @@ def test_statistics_report_settled_and_held_messages_of_an_async_subscription(he
     assert (now.acked, now.nacked, now.latency.p99) == (0, 0, 0.0)
     gate.open(5)
     eventually(lambda: future.statistics().leased == 0)
-    assert future.close(timeout=PATIENCE)
+    assert future.close(timeout=TIMEOUT)
     end = future.statistics()
     assert (end.received, end.acked, end.nacked, end.failed) == (5, 4, 1, 0)
     assert (end.leased, end.leased_bytes, end.held, end.waiting, end.running) == (0, 0, 0, 0, 0)

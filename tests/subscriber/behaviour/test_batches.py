@@ -14,7 +14,7 @@ from pullstream.streaming.manager import StreamingPullManager
 from pullstream.streaming.settings import Batching, StreamingSettings
 from pullstream_protocol.clock import ManualClock
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 FOREVER = 3600.0
 
@@ -46,7 +46,7 @@ class Lists:
 
     def wait_for(self, count: int) -> list[MessageBatch]:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.batches) >= count, PATIENCE)
+            assert self._changed.wait_for(lambda: len(self.batches) >= count, TIMEOUT)
             return list(self.batches)
 
 
@@ -94,7 +94,7 @@ def test_an_incomplete_batch_is_passed_to_the_callback_after_max_latency(here: S
     assert lists.data == [[b"first", b"second"]]
     eventually(lambda: here.backlog == 0)
     manager.stop()
-    assert manager.future.result(PATIENCE) is True
+    assert manager.future.result(TIMEOUT) is True
 
 
 def test_a_batch_can_be_settled_message_by_message_and_as_a_whole(here: Stage) -> None:
@@ -213,7 +213,7 @@ def test_a_batch_callback_may_be_asynchronous(here: Stage) -> None:
         entered.append(len(batch))
         if len(entered) == 5:
             all_in[0].set()
-        await asyncio.wait_for(all_in[0].wait(), PATIENCE)
+        await asyncio.wait_for(all_in[0].wait(), TIMEOUT)
         batch.ack()
 
     here.client.subscribe_batch(SUBSCRIPTION, handle, max_messages=10, max_latency=FOREVER)

@@ -12,7 +12,7 @@ from pullstream import FlowControl, Message, SubscriberClient
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import NotFound
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.threads import assert_ended_since
 
 
@@ -116,7 +116,7 @@ def test_ordering_keys_keep_their_order_when_the_broker_restarts(here: Stage) ->
     for start in range(0, 200, 10):
         here.publish(*[str(number).encode() for number in range(start, start + 10)], key="k")
     here.client.subscribe(SUBSCRIPTION, handle, FlowControl(max_messages=20))
-    assert some.wait(PATIENCE)
+    assert some.wait(TIMEOUT)
     restart(here)
     eventually(lambda: here.backlog == 0)
     assert skipped == []
@@ -130,7 +130,7 @@ def test_a_subscription_ends_with_not_found_when_the_resource_is_deleted(here: S
     here.publish(b"a")
     collected.wait_for(1)
     here.other.delete_subscription(subscription=SUBSCRIPTION)
-    assert isinstance(future.exception(PATIENCE), NotFound)
+    assert isinstance(future.exception(TIMEOUT), NotFound)
     assert not future.running()
 
 

@@ -30,7 +30,7 @@ from pullstream import (
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Stage, stage
 from tests.subscriber.publisher.conftest import PublishServer
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.threads import started_since
 
 TIMES = 5
@@ -50,18 +50,18 @@ def server() -> Iterator[PublishServer]:
 
 
 def publish(endpoint: str) -> None:
-    PublisherClient(endpoint=endpoint).publish(TOPIC, b"x").result(PATIENCE)
+    PublisherClient(endpoint=endpoint).publish(TOPIC, b"x").result(TIMEOUT)
 
 
 def publish_many(endpoint: str) -> None:
-    PublisherClient(endpoint=endpoint).publish_many(TOPIC, [b"x", b"y"]).result(PATIENCE)
+    PublisherClient(endpoint=endpoint).publish_many(TOPIC, [b"x", b"y"]).result(TIMEOUT)
 
 
 def publish_with_callback(endpoint: str) -> None:
     called = threading.Event()
     future = PublisherClient(endpoint=endpoint).publish(TOPIC, b"x")
     future.add_done_callback(lambda _: called.set())
-    assert called.wait(PATIENCE)
+    assert called.wait(TIMEOUT)
 
 
 def publish_async(endpoint: str) -> None:
@@ -79,14 +79,14 @@ def administer(endpoint: str) -> None:
 
 def fetch(endpoint: str) -> None:
     publish(endpoint)
-    (message,) = SubscriberClient(endpoint=endpoint).fetch(SUBSCRIPTION, timeout=PATIENCE)
-    message.ack_with_response().result(PATIENCE)
+    (message,) = SubscriberClient(endpoint=endpoint).fetch(SUBSCRIPTION, timeout=TIMEOUT)
+    message.ack_with_response().result(TIMEOUT)
 
 
 def fetch_in_a_block(endpoint: str) -> None:
     publish(endpoint)
     client = SubscriberClient(endpoint=endpoint)
-    with client.fetch(SUBSCRIPTION, timeout=PATIENCE) as messages:
+    with client.fetch(SUBSCRIPTION, timeout=TIMEOUT) as messages:
         messages[0].ack()
 
 
@@ -95,26 +95,26 @@ def fetch_async(endpoint: str) -> None:
 
     async def run() -> None:
         client = AsyncSubscriberClient(endpoint=endpoint)
-        async with await client.fetch(SUBSCRIPTION, timeout=PATIENCE) as messages:
+        async with await client.fetch(SUBSCRIPTION, timeout=TIMEOUT) as messages:
             messages[0].ack()
 
     asyncio.run(run())
 
 
 def subscribe(endpoint: str) -> None:
-    SubscriberClient(endpoint=endpoint).subscribe(SUBSCRIPTION, print).close(PATIENCE)
+    SubscriberClient(endpoint=endpoint).subscribe(SUBSCRIPTION, print).close(TIMEOUT)
 
 
 def listen(endpoint: str) -> None:
-    SubscriberClient(endpoint=endpoint).listen().close(PATIENCE)
+    SubscriberClient(endpoint=endpoint).listen().close(TIMEOUT)
 
 
 def follow(endpoint: str) -> None:
-    SubscriberClient(endpoint=endpoint).follow(TOPIC, print).close(PATIENCE)
+    SubscriberClient(endpoint=endpoint).follow(TOPIC, print).close(TIMEOUT)
 
 
 def watch(endpoint: str) -> None:
-    SubscriberClient(endpoint=endpoint).watch({TOPIC: 0}, print).close(PATIENCE)
+    SubscriberClient(endpoint=endpoint).watch({TOPIC: 0}, print).close(TIMEOUT)
 
 
 def serve_channels(endpoint: str) -> None:
@@ -178,7 +178,7 @@ def test_a_publish_is_not_lost_when_the_client_is_collected_before_the_answer(
     del publisher
     gc.collect()
     server.gate.set()
-    assert len({future.result(PATIENCE) for future in futures}) == 5
+    assert len({future.result(TIMEOUT) for future in futures}) == 5
     eventually(lambda: not started_since(before, named="pullstream"))
 
 
@@ -196,7 +196,7 @@ def test_messages_that_wait_for_room_are_sent_when_the_client_is_collected(
     del publisher
     gc.collect()
     server.gate.set()
-    assert len({future.result(PATIENCE) for future in futures}) == 5
+    assert len({future.result(TIMEOUT) for future in futures}) == 5
 
 
 def test_done_callbacks_run_to_their_end_when_the_client_is_collected(
@@ -208,16 +208,16 @@ def test_done_callbacks_run_to_their_end_when_the_client_is_collected(
 
     def wait(_: object) -> None:
         begun.set()
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(TIMEOUT)
 
     future.add_done_callback(wait)
     future.add_done_callback(lambda _: last.set())
-    future.result(PATIENCE)
-    assert begun.wait(PATIENCE)
+    future.result(TIMEOUT)
+    assert begun.wait(TIMEOUT)
     del publisher
     gc.collect()
     go_on.set()
-    assert last.wait(PATIENCE)
+    assert last.wait(TIMEOUT)
 
 
 def test_an_acknowledgement_is_sent_when_the_client_is_collected(here: Stage) -> None:
@@ -227,7 +227,7 @@ def test_an_acknowledgement_is_sent_when_the_client_is_collected(here: Stage) ->
     future = message.ack_with_response()
     del message
     gc.collect()
-    assert future.result(PATIENCE)
+    assert future.result(TIMEOUT)
     assert here.backlog == 0
 
 
@@ -241,6 +241,6 @@ def test_a_running_subscription_outlives_its_client(here: Stage) -> None:
     future = SubscriberClient(endpoint=here.emulator.endpoint).subscribe(SUBSCRIPTION, handle)
     gc.collect()
     here.publish(b"x")
-    assert handled.wait(PATIENCE)
-    assert future.close(PATIENCE)
+    assert handled.wait(TIMEOUT)
+    assert future.close(TIMEOUT)
     assert here.backlog == 0

@@ -12,7 +12,7 @@ from pullstream import AcknowledgeError, AcknowledgeStatus
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 EXACTLY_ONCE_IN_ORDER: dict[str, Any] = {
     "enable_exactly_once_delivery": True,
@@ -158,10 +158,10 @@ def test_an_ended_exactly_once_lease_is_reported_and_its_late_ack_fails(
         clock.advance(48)
         eventually(lambda: events.lost == [(b"a", "expired")])
     eventually(lambda: manager.future.statistics().leased == 1)
-    late = message.ack_with_response().exception(PATIENCE)
+    late = message.ack_with_response().exception(TIMEOUT)
     assert isinstance(late, AcknowledgeError)
     assert late.error_code is AcknowledgeStatus.INVALID_ACK_ID
-    assert again.ack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert again.ack_with_response().result(TIMEOUT) is AcknowledgeStatus.SUCCESS
     assert here.backlog == 0
     # The broker has asked for a repeat of the other extension, for which the end would wait.
     clock.advance(1)

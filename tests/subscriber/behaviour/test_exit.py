@@ -11,7 +11,7 @@ import pytest
 
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
 from tests.subscriber.program import start_program
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 PROLOGUE = f"""
 import sys, threading
@@ -58,7 +58,7 @@ def test_program_exit_sends_pending_acks_and_returns_unsettled_messages(
         here,
         "client.subscribe(subscription, handle)\nwait_for(20, acked)\nwait_for(5, kept)\n" + ending,
     )
-    out, err = running.communicate(timeout=PATIENCE)
+    out, err = running.communicate(timeout=TIMEOUT)
     assert (out, err, running.returncode) == ("", "", 3 if ending else 0)
     assert here.backlog == 5
     assert here.free() == [b"keep"] * 5
@@ -74,7 +74,7 @@ def test_a_callback_that_never_ends_does_not_block_the_program_exit(here: Stage)
         "client.subscribe(subscription, stuck)\n"
         "wait_for(10, kept)\n",
     )
-    out, err = running.communicate(timeout=PATIENCE)
+    out, err = running.communicate(timeout=TIMEOUT)
     assert (out, err, running.returncode) == ("", "", 0)
     assert len(here.free()) == 25
 
@@ -96,7 +96,7 @@ def test_ctrl_c_in_future_result_lets_the_program_end_cleanly(here: Stage) -> No
     assert running.stdout is not None
     assert running.stdout.readline() == "ready\n"
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=PATIENCE)
+    out, err = running.communicate(timeout=TIMEOUT)
     assert (out, err, running.returncode) == ("True True\n", "", 130)
     assert here.backlog == 5
     assert here.free() == [b"keep"] * 5
@@ -116,7 +116,7 @@ def test_ctrl_c_in_a_with_block_closes_the_client(here: Stage) -> None:
     assert running.stdout is not None
     assert running.stdout.readline() == "ready\n"
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=PATIENCE)
+    _, err = running.communicate(timeout=TIMEOUT)
     assert err.count("Traceback") == 1
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert running.returncode == -signal.SIGINT
@@ -159,5 +159,5 @@ def test_the_client_process_reuses_the_memory_of_large_responses() -> None:
         here.publish(b"a")
         here.publish(b"x" * 100_000)
         running = program(here, MEASURE)
-        out, err = running.communicate(timeout=PATIENCE)
+        out, err = running.communicate(timeout=TIMEOUT)
     assert (out, err, running.returncode) == ("True\n", "", 0)

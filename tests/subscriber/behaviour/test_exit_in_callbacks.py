@@ -20,7 +20,7 @@ from pullstream_emulator import Emulator
 from pullstream_protocol.errors import PullstreamError
 from tests.contract.channel_peers import ORDERS, create_topics
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Log, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 EXITS: list[type[BaseException]] = [SystemExit, KeyboardInterrupt, GeneratorExit]
 
@@ -54,10 +54,10 @@ def test_publish_done_callbacks_still_run_after_one_raises_system_exit(
         # The batch is sent with its second message.
         second = publisher.publish(TOPIC, b"2")
         second.add_done_callback(lambda _: ran.put(2))
-        assert {ran.get(timeout=PATIENCE) for _ in range(2)} == {1, 2}
+        assert {ran.get(timeout=TIMEOUT) for _ in range(2)} == {1, 2}
         publisher.publish(TOPIC, b"3").add_done_callback(lambda _: ran.put(3))
         publisher.publish(TOPIC, b"4")
-        assert ran.get(timeout=PATIENCE) == 3
+        assert ran.get(timeout=TIMEOUT) == 3
 
 
 def test_acks_are_still_sent_after_an_ack_done_callback_raises_system_exit(
@@ -71,9 +71,9 @@ def test_acks_are_still_sent_after_an_ack_done_callback_raises_system_exit(
     acked = first.ack_with_response()
     acked.add_done_callback(leave)
     acked.add_done_callback(lambda _: ran.set())
-    assert ran.wait(PATIENCE)
-    assert second.ack_with_response().result(PATIENCE)
-    assert future.close(timeout=PATIENCE)
+    assert ran.wait(TIMEOUT)
+    assert second.ack_with_response().result(TIMEOUT)
+    assert future.close(timeout=TIMEOUT)
 
 
 def test_the_client_closes_after_a_subscription_done_callback_raises_system_exit(
@@ -83,9 +83,9 @@ def test_the_client_closes_after_a_subscription_done_callback_raises_system_exit
     future = here.client.subscribe(SUBSCRIPTION, Log())
     future.add_done_callback(leave)
     future.add_done_callback(lambda _: ran.set())
-    here.client.close(timeout=PATIENCE)
-    assert ran.wait(PATIENCE)
-    assert future.result(PATIENCE) is True
+    here.client.close(timeout=TIMEOUT)
+    assert ran.wait(TIMEOUT)
+    assert future.result(TIMEOUT) is True
 
 
 @pytest.mark.parametrize("exits", EXITS)
@@ -107,10 +107,10 @@ def test_coroutine_callbacks_continue_after_one_of_their_tasks_raises_system_exi
 
     future = here.client.subscribe(SUBSCRIPTION, handle, scheduler=CoroutineScheduler())
     here.publish(b"1")
-    assert handled.get(timeout=PATIENCE) == b"1"
+    assert handled.get(timeout=TIMEOUT) == b"1"
     here.publish(b"2")
-    assert handled.get(timeout=PATIENCE) == b"2"
-    assert future.close(timeout=PATIENCE)
+    assert handled.get(timeout=TIMEOUT) == b"2"
+    assert future.close(timeout=TIMEOUT)
     assert isinstance(tasks[0].exception(), exits)
 
 
@@ -125,10 +125,10 @@ def test_a_follower_continues_after_its_on_event_raises_system_exit(
         leave()
 
     follower = here.client.follow(TOPIC, lambda record: records.put(record.data), on_event=on_event)
-    assert isinstance(events.get(timeout=PATIENCE), CaughtUp)
+    assert isinstance(events.get(timeout=TIMEOUT), CaughtUp)
     here.publish(b"1")
-    assert records.get(timeout=PATIENCE) == b"1"
-    assert follower.close(timeout=PATIENCE)
+    assert records.get(timeout=TIMEOUT) == b"1"
+    assert follower.close(timeout=TIMEOUT)
     assert follower.result(0) is True
 
 
@@ -150,11 +150,11 @@ def test_a_listener_ends_when_one_of_its_callbacks_raises_system_exit(
                 on_failure=failures.put,
                 on_done=lambda _: ready.release(),
             )
-            assert ready.acquire(timeout=PATIENCE)
+            assert ready.acquire(timeout=TIMEOUT)
         broker.publish(ORDERS, "x", ordering_key="leaving")
-        error = listener.exception(PATIENCE)
+        error = listener.exception(TIMEOUT)
         assert type(error) in EXITS
-        told = [failures.get(timeout=PATIENCE) for _ in range(2)]
+        told = [failures.get(timeout=TIMEOUT) for _ in range(2)]
         assert all(type(one.__cause__) is type(error) for one in told)
         assert others == []
-        assert listener.close(timeout=PATIENCE)
+        assert listener.close(timeout=TIMEOUT)

@@ -10,7 +10,7 @@ import pytest
 from pullstream import FlowControl, Hooks, Message
 from pullstream.streaming.settings import ReleaseAfter
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 @pytest.fixture
@@ -149,14 +149,14 @@ def test_all_workers_handle_messages_of_one_response_concurrently(here: Stage) -
     rounds = threading.Semaphore(0)
 
     def meet(message: Message) -> None:
-        if together.wait(PATIENCE) == 0:
+        if together.wait(TIMEOUT) == 0:
             rounds.release()
         message.ack()
 
     here.publish(*[b"x"] * 100)
     here.client.subscribe(SUBSCRIPTION, meet, max_workers=10)
     for _ in range(10):
-        assert rounds.acquire(timeout=PATIENCE)
+        assert rounds.acquire(timeout=TIMEOUT)
     eventually(lambda: here.backlog == 0)
 
 
@@ -167,7 +167,7 @@ def test_a_slow_callback_delays_no_message_while_another_worker_is_free(here: St
 
     def handle(message: Message) -> None:
         if first.acquire(blocking=False):
-            assert stuck.wait(PATIENCE)
+            assert stuck.wait(TIMEOUT)
         message.ack()
 
     here.client.subscribe(SUBSCRIPTION, handle, max_workers=2)

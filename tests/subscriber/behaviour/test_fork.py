@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -23,7 +23,7 @@ from pullstream import SubscriberClient, TopicAdminClient
 from pullstream.runtime import fork_barrier
 
 # A loaded machine may need longer than the default to wake a thread.
-fork_barrier.FORK_WAIT = {PATIENCE}
+fork_barrier.FORK_WAIT = {TIMEOUT}
 subscription, topic = {SUBSCRIPTION!r}, {TOPIC!r}
 client = SubscriberClient(endpoint=sys.argv[1])
 publisher = TopicAdminClient(endpoint=sys.argv[1])
@@ -95,7 +95,7 @@ from pullstream import SubscriberClient, TopicAdminClient
 from pullstream.runtime import fork_barrier
 
 # A loaded machine may need longer than the default to wake a thread.
-fork_barrier.FORK_WAIT = {PATIENCE}
+fork_barrier.FORK_WAIT = {TIMEOUT}
 client = SubscriberClient(endpoint=sys.argv[1])
 publisher = TopicAdminClient(endpoint=sys.argv[1])
 came = threading.Semaphore(0)
@@ -139,7 +139,7 @@ def run(program: str, here: Stage) -> list[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=3 * PATIENCE,
+        timeout=3 * TIMEOUT,
         check=False,
     )
     assert running.returncode == 0, running.stderr

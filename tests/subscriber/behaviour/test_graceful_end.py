@@ -14,7 +14,7 @@ import pytest
 from pullstream import AsyncSubscriberClient, FlowControl, Message
 from pullstream_protocol.clock import ManualClock
 from tests.subscriber.behaviour.test_poison import SUBSCRIPTION, World, leases
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.subscriber.streaming.managed import Gate
 
 COUNT = 30
@@ -22,8 +22,8 @@ COUNT = 30
 End = Callable[[World, Any], object]
 ENDS: dict[str, End] = {
     "cancel": lambda world, future: future.cancel(),
-    "close": lambda world, future: future.close(timeout=PATIENCE),
-    "close, nack": lambda world, future: future.close(timeout=PATIENCE, mode="nack"),
+    "close": lambda world, future: future.close(timeout=TIMEOUT),
+    "close, nack": lambda world, future: future.close(timeout=TIMEOUT, mode="nack"),
     "client.close": lambda world, future: world.client.close(),
 }
 
@@ -51,7 +51,7 @@ def test_a_graceful_end_returns_all_unsettled_messages_of_a_subscription(
     gate.wait_for()
     gate.open(2 * COUNT)
     ENDS[how](world, future)
-    future.result(PATIENCE)
+    future.result(TIMEOUT)
     eventually(lambda: world.broker.inspect(leases) == 0)
 
 

@@ -29,7 +29,7 @@ from pullstream_emulator import Emulator, server
 from pullstream_protocol.errors import DeadlineExceeded, RpcError, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC
 from tests.subscriber.forwarder import Forwarder
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -85,9 +85,9 @@ def test_a_publisher_retries_on_a_new_connection_when_the_old_one_is_half_open(
 ) -> None:
     """Long before the time limit of the attempt."""
     with PublisherClient(endpoint=world.forwarder.endpoint) as publisher:
-        publisher.publish(TOPIC, b"before").result(PATIENCE)
+        publisher.publish(TOPIC, b"before").result(TIMEOUT)
         assert world.forwarder.forget() == 1
-        assert publisher.publish(TOPIC, b"after").result(PATIENCE)
+        assert publisher.publish(TOPIC, b"after").result(TIMEOUT)
 
 
 def test_an_async_publisher_retries_on_a_new_connection_when_the_old_one_is_half_open(
@@ -97,7 +97,7 @@ def test_an_async_publisher_retries_on_a_new_connection_when_the_old_one_is_half
         async with AsyncPublisherClient(endpoint=world.forwarder.endpoint) as publisher:
             await publisher.publish(TOPIC, b"before")
             assert world.forwarder.forget() == 1
-            assert await asyncio.wait_for(publisher.publish(TOPIC, b"after"), PATIENCE)
+            assert await asyncio.wait_for(publisher.publish(TOPIC, b"after"), TIMEOUT)
 
     asyncio.run(main())
 
@@ -132,7 +132,7 @@ def test_a_fetch_continues_on_a_new_connection_when_the_old_one_is_half_open(
     assert world.forwarder.forget() == 1
     timer = threading.Timer(0.5, lambda: world.publish(b"after"))
     timer.start()
-    with client.fetch(SUBSCRIPTION, timeout=PATIENCE) as messages:
+    with client.fetch(SUBSCRIPTION, timeout=TIMEOUT) as messages:
         assert [message.data for message in messages] == [b"after"]
     timer.join()
 
@@ -167,7 +167,7 @@ def test_an_async_fetch_continues_on_a_new_connection_when_the_old_one_is_half_o
             assert await client.fetch(SUBSCRIPTION, no_wait=True) == []
             assert world.forwarder.forget() == 1
             asyncio.get_running_loop().call_later(0.5, world.publish, b"after")
-            (message,) = await client.fetch(SUBSCRIPTION, timeout=PATIENCE)
+            (message,) = await client.fetch(SUBSCRIPTION, timeout=TIMEOUT)
             assert message.data == b"after"
 
     asyncio.run(main())
@@ -244,10 +244,10 @@ def test_the_client_keeps_the_connection_of_a_slow_server_that_answers_the_check
 ) -> None:
     """The server answers the check, although it is slow to answer the call."""
     with PublisherClient(endpoint=world.forwarder.endpoint) as publisher:
-        publisher.publish(TOPIC, b"before").result(PATIENCE)
+        publisher.publish(TOPIC, b"before").result(TIMEOUT)
         channel = publisher._rpcs.channel
         with world.broker.faults.delay("Publish", 1.0):
-            publisher.publish(TOPIC, b"slow").result(PATIENCE)
+            publisher.publish(TOPIC, b"slow").result(TIMEOUT)
         assert publisher._rpcs.channel is channel
 
 

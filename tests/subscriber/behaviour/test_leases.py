@@ -20,7 +20,7 @@ from tests.subscriber.behaviour.stage import (
     keep,
     stage,
 )
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_leases_of_slow_callbacks_and_waiting_messages_are_kept_by_extensions(he
     finish(here, gate)
     assert sorted(gate.data) == [b"1", b"2", b"3", b"4"]
     manager.stop()
-    assert manager.future.result(PATIENCE) is True
+    assert manager.future.result(TIMEOUT) is True
 
 
 def test_lease_extensions_follow_the_measured_callback_times(here: Stage) -> None:
@@ -122,7 +122,7 @@ def test_lease_extensions_include_only_unsettled_messages_of_a_response(here: St
     here.advance(200)
     assert here.free() == []
     assert {messages for messages, _ in events.extensions} == {1}
-    assert third.ack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert third.ack_with_response().result(TIMEOUT) is AcknowledgeStatus.SUCCESS
     assert (here.backlog, len(log.messages)) == (0, 3)
 
 
@@ -194,7 +194,7 @@ def test_a_message_is_dropped_and_reported_to_hooks_after_max_lease_duration(
         wait_until_given_up(events, b"a")
     assert manager.future.statistics().expired == 1
     assert manager.future.statistics().leased == 0
-    assert message.ack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert message.ack_with_response().result(TIMEOUT) is AcknowledgeStatus.SUCCESS
     assert here.backlog == 0
     assert "max_lease_duration" in caplog.text
     assert (manager.future.statistics().acked, manager.future.statistics().failed) == (1, 0)
@@ -216,12 +216,12 @@ def test_an_ack_after_the_end_of_the_lease_gets_the_servers_answer() -> None:
             log.wait_for(2)
             future = message.ack_with_response()
             if exactly_once:
-                error = future.exception(PATIENCE)
+                error = future.exception(TIMEOUT)
                 assert isinstance(error, AcknowledgeError)
                 assert error.error_code is AcknowledgeStatus.INVALID_ACK_ID
                 assert not error.may_have_succeeded
             else:
-                assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+                assert future.result(TIMEOUT) is AcknowledgeStatus.SUCCESS
             assert manager.future.statistics().failed == exactly_once
 
 
@@ -338,7 +338,7 @@ def test_the_server_redelivers_a_message_of_a_stuck_callback_after_max_lease_dur
     eventually(lambda: here.backlog == 0)
     assert len(gate.messages) == 2
     manager.stop()
-    assert manager.future.result(PATIENCE) is True
+    assert manager.future.result(TIMEOUT) is True
 
 
 def test_a_dropped_message_is_redelivered_after_its_lease_has_ended(here: Stage) -> None:
@@ -354,14 +354,14 @@ def test_a_dropped_message_is_redelivered_after_its_lease_has_ended(here: Stage)
 
     manager = here.manage(drop_once)
     here.publish(b"a")
-    assert dropped.wait(PATIENCE)
+    assert dropped.wait(TIMEOUT)
     eventually(lambda: len(manager._in_flight.leaser) == 0)
     here.advance(58, extending=False)
     assert here.backlog == 1
     here.advance(2, extending=False)
     eventually(lambda: here.backlog == 0)
     manager.stop()
-    assert manager.future.result(PATIENCE) is True
+    assert manager.future.result(TIMEOUT) is True
 
 
 def test_a_manual_modify_ack_deadline_counts_until_the_next_lease_extension(here: Stage) -> None:
@@ -373,7 +373,7 @@ def test_a_manual_modify_ack_deadline_counts_until_the_next_lease_extension(here
     gate.wait_for(1)
     # Its own lease is not extended in the first 48 seconds.
     message = next(iter(manager._in_flight.leaser.leased_messages()))
-    assert message.modify_ack_deadline_with_response(20).result(PATIENCE)
+    assert message.modify_ack_deadline_with_response(20).result(TIMEOUT)
     here.advance(18, extending=False)
     assert here.free() == []
     here.advance(2, extending=False)
@@ -382,7 +382,7 @@ def test_a_manual_modify_ack_deadline_counts_until_the_next_lease_extension(here
     other.open()
     eventually(lambda: here.backlog == 0)
     manager.stop()
-    assert manager.future.result(PATIENCE) is True
+    assert manager.future.result(TIMEOUT) is True
 
 
 def test_adopted_leases_are_kept_until_they_are_settled(here: Stage) -> None:
@@ -399,7 +399,7 @@ def test_adopted_leases_are_kept_until_they_are_settled(here: Stage) -> None:
     eventually(lambda: here.backlog == 1)
     assert (len(gate.messages), second.ack_id) == (0, pulled[1].ack_id)
     manager.stop()
-    assert manager.future.result(PATIENCE) is True
+    assert manager.future.result(TIMEOUT) is True
     assert here.free() == [b"b"]
 
 
@@ -418,4 +418,4 @@ def test_adopted_leases_count_towards_flow_control(here: Stage) -> None:
     gate.open()
     eventually(lambda: here.backlog == 0)
     manager.stop()
-    assert manager.future.result(PATIENCE) is True
+    assert manager.future.result(TIMEOUT) is True

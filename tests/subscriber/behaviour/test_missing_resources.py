@@ -17,7 +17,7 @@ from pullstream import (
 )
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import InvalidArgument, NotFound, PermissionDenied
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 TOPIC = "projects/shop/topics/orders"
 SUBSCRIPTION = "projects/shop/subscriptions/billing"
@@ -64,7 +64,7 @@ def fetch_async(endpoint: str) -> object:
 
 def subscribe(endpoint: str) -> object:
     with SubscriberClient(endpoint=endpoint) as client:
-        return client.subscribe(MISSPELT, print).result(PATIENCE)
+        return client.subscribe(MISSPELT, print).result(TIMEOUT)
 
 
 @pytest.mark.parametrize("work", [get, acknowledge, fetch, fetch_async, subscribe])
@@ -108,7 +108,7 @@ def test_the_error_of_a_publish_to_a_missing_topic_names_the_topic(broker: Emula
         PublisherClient(endpoint=broker.endpoint) as publisher,
         pytest.raises(NotFound, match="The topic projects/shop/topics/order does not exist"),
     ):
-        publisher.publish("projects/shop/topics/order", b"x").result(PATIENCE)
+        publisher.publish("projects/shop/topics/order", b"x").result(TIMEOUT)
 
 
 def test_the_error_of_a_watch_of_a_missing_topic_names_the_topic(broker: Emulator) -> None:
@@ -116,7 +116,7 @@ def test_the_error_of_a_watch_of_a_missing_topic_names_the_topic(broker: Emulato
         SubscriberClient(endpoint=broker.endpoint) as client,
         pytest.raises(NotFound, match="The topic projects/shop/topics/order does not exist"),
     ):
-        client.watch({"projects/shop/topics/order": 0}, print).result(PATIENCE)
+        client.watch({"projects/shop/topics/order": 0}, print).result(TIMEOUT)
 
 
 def test_a_not_found_error_has_no_similar_ids_if_the_client_may_not_list(broker: Emulator) -> None:

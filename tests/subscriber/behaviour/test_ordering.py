@@ -15,7 +15,7 @@ from pullstream import AcknowledgeStatus, FlowControl, Message, SubscriberClient
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, keep, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 FIVE = [b"1", b"2", b"3", b"4", b"5"]
 
@@ -66,7 +66,7 @@ def test_the_next_message_of_an_ordering_key_begins_when_the_callback_ends(here:
     messages = gate.wait_for(4)
     assert gate.data == [b"1", b"other", b"2", b"3"]
     for message in messages:
-        assert message.ack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
+        assert message.ack_with_response().result(TIMEOUT) is AcknowledgeStatus.SUCCESS
     assert here.backlog == 0
 
 
@@ -94,7 +94,7 @@ def test_an_ack_inside_a_callback_does_not_start_the_next_message_of_its_key(her
     gate = Gate(keep)
 
     def ack_first(message: Message) -> None:
-        message.ack_with_response().result(PATIENCE)
+        message.ack_with_response().result(TIMEOUT)
         gate(message)
 
     here.client.subscribe(SUBSCRIPTION, ack_first)
@@ -178,7 +178,7 @@ def test_a_delayed_nack_delays_its_ordering_key_and_no_other_key(here: Stage, ho
     here.publish(*FIVE, key="k")
     log.wait_for(2)
     if how == "later":
-        kept[0].nack_with_response(delay=30).result(PATIENCE)
+        kept[0].nack_with_response(delay=30).result(TIMEOUT)
     here.publish(b"other", key="l")
     log.wait_for(3)
     eventually(lambda: here.backlog == 4)
@@ -242,7 +242,7 @@ def test_ordering_holds_for_two_failing_subscribers_with_breaking_streams(
                 here.publish(b"%d" % number, key=key)
         for _ in range(2):
             for _ in range(50):
-                assert handled.acquire(timeout=PATIENCE)
+                assert handled.acquire(timeout=TIMEOUT)
             here.faults.abort_streams(Unavailable("away"))
         eventually(lambda: here.backlog == 0)
     assert skipped == []

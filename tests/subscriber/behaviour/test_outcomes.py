@@ -15,7 +15,7 @@ from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import BY_CODE, Aborted, RpcError, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Log, Stage, keep, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 OTHER = AcknowledgeStatus.OTHER
 
@@ -65,7 +65,7 @@ def receive(here: Stage, count: int) -> list[Message]:
 def status(future: AckFuture) -> AcknowledgeStatus:
     """Return the result of a future or its error code."""
     try:
-        return future.result(PATIENCE)
+        return future.result(TIMEOUT)
     except AcknowledgeError as error:
         return error.error_code
 

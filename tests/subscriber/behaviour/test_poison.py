@@ -28,7 +28,7 @@ from pullstream_emulator.engine import Engine
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.behaviour import stage as stage_
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 TOPIC = "projects/p/topics/orders"
 DEAD = "projects/p/topics/dead"
@@ -282,7 +282,7 @@ def test_dropping_the_lease_of_a_hanging_callback_counts_no_attempt_for_held_mes
     def handle(message: Message) -> None:
         seen.append((message.data, message.delivery_attempt))
         if message.data == b"poison":
-            assert given_up.happened.acquire(timeout=3 * PATIENCE)
+            assert given_up.happened.acquire(timeout=3 * TIMEOUT)
         else:
             message.ack()
 

@@ -13,7 +13,7 @@ from pullstream.futures import ShutdownMode
 from pullstream.scheduling.stall_monitor import STALL_MONITOR
 from pullstream.scheduling.worker_pool import WorkerPool
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 class Brisk:
@@ -34,7 +34,7 @@ class Brisk:
     def __call__(self, message: Message) -> None:
         if message.data == b"stay":
             self.stays.set()
-            assert self.may_leave.wait(PATIENCE)
+            assert self.may_leave.wait(TIMEOUT)
         if message.data == b"close":
             self.closed.set_result(self.future.close(mode="drain"))
         self.handled.append((message.data, threading.current_thread().name))
@@ -61,7 +61,7 @@ class Brisk:
     def hold_up(self) -> None:
         """Block the reader in a callback."""
         self.here.publish(b"stay", key="key")
-        assert self.stays.wait(PATIENCE)
+        assert self.stays.wait(TIMEOUT)
 
     @property
     def stayed_on(self) -> str:
@@ -124,22 +124,22 @@ def test_a_subscription_can_end_while_its_reader_thread_runs_a_callback(
     Without a drain, the close does not wait for either, and the message is returned.
     """
     brisk.hold_up()
-    closing = threading.Thread(target=brisk.future.close, args=(PATIENCE, mode))
+    closing = threading.Thread(target=brisk.future.close, args=(TIMEOUT, mode))
     closing.start()
     eventually(brisk.future.cancelled)
     if mode == "drain":
         closing.join(0.05)
         assert closing.is_alive()
         brisk.may_leave.set()
-    closing.join(PATIENCE)
-    assert brisk.future.result(PATIENCE) is True
+    closing.join(TIMEOUT)
+    assert brisk.future.result(TIMEOUT) is True
     assert brisk.here.free() == ([] if mode == "drain" else [b"stay"])
 
 
 def test_a_callback_on_the_reader_thread_may_close_the_subscription(brisk: Brisk) -> None:
     """The close does not wait for its own callback."""
     brisk.here.publish(b"close")
-    assert isinstance(brisk.closed.result(PATIENCE), bool)
-    assert brisk.future.result(PATIENCE) is True
+    assert isinstance(brisk.closed.result(TIMEOUT), bool)
+    assert brisk.future.result(TIMEOUT) is True
     assert brisk.here.backlog == 0
     assert not brisk.handled[-1][1].startswith("pullstream-worker")

@@ -14,7 +14,7 @@ from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
 from pullstream_emulator.engine import Engine
 from pullstream_protocol.errors import BY_CODE, InvalidArgument, PermissionDenied, RpcError
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Log, Stage, keep, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 SERVER_LIMIT = 512 * 1024
 PASSING_CODES = (
@@ -94,7 +94,7 @@ def test_thousands_of_long_ack_ids_are_sent_in_requests_within_the_size_limit(
     here.faults.error(method, measure)
     futures = settle_in_few_requests(here, method, messages, settle)
     for future in futures:
-        assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+        assert future.result(TIMEOUT) is AcknowledgeStatus.SUCCESS
     assert SERVER_LIMIT * 0.8 < max(sizes) <= SERVER_LIMIT
     assert events.request_errors == []
 
@@ -109,7 +109,7 @@ def test_an_ack_request_refused_as_too_large_is_split_until_it_fits(here: Stage)
     here.faults.error("Acknowledge", at_most_a_hundred)
     futures = settle_in_few_requests(here, "Acknowledge", future_of_all, Message.ack_with_response)
     for future in futures:
-        assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+        assert future.result(TIMEOUT) is AcknowledgeStatus.SUCCESS
     assert here.backlog == 0
 
 
@@ -127,7 +127,7 @@ def test_one_bad_ack_id_does_not_fail_the_other_ids_of_its_request(
     here.faults.error("Acknowledge", refuse_bad)
     with caplog.at_level(logging.WARNING):
         futures = settle_in_few_requests(here, "Acknowledge", messages, Message.ack_with_response)
-        errors = [future.exception(PATIENCE) for future in futures]
+        errors = [future.exception(TIMEOUT) for future in futures]
         eventually(lambda: len(caplog.records) > 0)
     assert [i for i, error in enumerate(errors) if error is not None] == [57]
     assert isinstance(errors[57], AcknowledgeError)
@@ -175,7 +175,7 @@ def test_a_permanent_refusal_of_an_ack_request_is_counted_and_logged_once(
     refused = here.faults.error("Acknowledge", PermissionDenied("not yours"))
     with caplog.at_level(logging.WARNING):
         acks = [message.ack_with_response() for message in messages]
-        errors = [ack.exception(PATIENCE) for ack in acks]
+        errors = [ack.exception(TIMEOUT) for ack in acks]
         eventually(lambda: future.statistics().failed == count)
         eventually(lambda: len(caplog.records) == refused.hits)
     assert {getattr(error, "error_code", None) for error in errors} == {

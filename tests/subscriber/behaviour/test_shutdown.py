@@ -26,7 +26,7 @@ from pullstream.futures import ShutdownMode
 from pullstream_protocol.clock import SYSTEM_CLOCK, ManualClock
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.threads import assert_ended_since
 
 # The seconds that a shutdown may take after its time limit on a busy machine.
@@ -56,7 +56,7 @@ class Acking:
 
     def statuses(self, count: int) -> list[AcknowledgeStatus]:
         eventually(lambda: len(self.futures) == count)
-        errors = [future.exception(PATIENCE) for future in self.futures]
+        errors = [future.exception(TIMEOUT) for future in self.futures]
         assert all(error is None or isinstance(error, AcknowledgeError) for error in errors)
         return [getattr(error, "error_code", AcknowledgeStatus.SUCCESS) for error in errors]
 
@@ -101,12 +101,12 @@ def test_a_drain_finishes_running_callbacks_and_returns_waiting_messages_at_once
     here.publish(*[b"u%d" % number for number in range(5)])
     acking.gate.wait_for(2)
     eventually(lambda: future.statistics().received == 10)
-    closed = in_background(future, PATIENCE, "drain")
+    closed = in_background(future, TIMEOUT, "drain")
     # The running message of the key blocks the later ones.
     eventually(lambda: sorted(here.free()) == [b"u1", b"u2", b"u3", b"u4"])
     assert not closed.done()
     acking.gate.open(2)
-    assert closed.result(PATIENCE)
+    assert closed.result(TIMEOUT)
     assert acking.statuses(2) == [AcknowledgeStatus.SUCCESS] * 2
     assert here.backlog == 8
     assert len(here.free()) == 8
@@ -219,7 +219,7 @@ def test_a_second_close_can_only_shorten_the_shutdown(here: Stage) -> None:
     patient = in_background(future, 60.0, "drain")
     eventually(future.cancelled)
     close_in_time(future, 5.0, "nack")
-    assert patient.result(PATIENCE)
+    assert patient.result(TIMEOUT)
     assert future.close(60.0, "drain")
     assert here.free() == [b"x"]
     acking.gate.open()
@@ -242,7 +242,7 @@ def test_a_callback_may_close_its_own_subscription(
 
     def close(message: Message) -> None:
         message.ack()
-        future = known.result(PATIENCE)
+        future = known.result(TIMEOUT)
         if mode is None:
             assert future.cancel()
         returned.set_result(future.cancel() if mode is None else future.close(mode=mode))
@@ -253,9 +253,9 @@ def test_a_callback_may_close_its_own_subscription(
             SUBSCRIPTION, close, await_callbacks_on_shutdown=await_callbacks, max_workers=1
         )
     )
-    assert isinstance(returned.result(PATIENCE), bool)
+    assert isinstance(returned.result(TIMEOUT), bool)
     assert returned.result() or mode is not None
-    assert known.result().result(PATIENCE) is True
+    assert known.result().result(TIMEOUT) is True
     assert here.backlog == 0
 
 
@@ -268,10 +268,10 @@ def test_concurrent_and_repeated_closes_of_a_subscription_share_one_end(here: St
     together = threading.Barrier(8)
 
     def close(number: int) -> bool:
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         if number == 7:
             future.cancel()
-            return future.result(PATIENCE)
+            return future.result(TIMEOUT)
         return future.close(
             10.0 if number % 2 else None, mode="nack" if number % 3 == 0 else "drain"
         )
@@ -371,11 +371,11 @@ def test_cancelling_a_subscription_leaves_no_thread_no_lease_and_no_unresolved_f
             with pytest.raises(concurrent.futures.TimeoutError):
                 future.result(timeout=0.2)
             gate.open(3)
-        assert future.result(PATIENCE) is True
+        assert future.result(TIMEOUT) is True
         assert len(here.free()) == (17 if await_callbacks else 20)
         gate.open(3)
         eventually(lambda: len(futures) == 3)
-    errors = [future.exception(timeout=PATIENCE) for future in futures]
+    errors = [future.exception(timeout=TIMEOUT) for future in futures]
     if await_callbacks:
         assert errors == [None] * 3
         assert here.backlog == 17
@@ -393,7 +393,7 @@ def test_a_callback_may_cancel_its_subscription_and_then_raise(
     known: Future[StreamingPullFuture] = Future()
 
     def stop_and_fail(message: Message) -> None:
-        known.result(PATIENCE).cancel()
+        known.result(TIMEOUT).cancel()
         raise ValueError("and more")
 
     here.publish(b"a")
@@ -402,7 +402,7 @@ def test_a_callback_may_cancel_its_subscription_and_then_raise(
             SUBSCRIPTION, stop_and_fail, await_callbacks_on_shutdown=True
         )
         known.set_result(future)
-        assert future.result(PATIENCE) is True
+        assert future.result(TIMEOUT) is True
     assert [record.message[:15] for record in caplog.records] == ["callback raised"]
     assert here.free() == [b"a"]
 
@@ -429,15 +429,15 @@ def test_a_message_callback_may_close_its_client(
             scheduler=ThreadScheduler(executor) if foreign else None,
             await_callbacks_on_shutdown=await_callbacks,
         )
-        assert closed.wait(PATIENCE)
-        assert future.result(PATIENCE) is True
+        assert closed.wait(TIMEOUT)
+        assert future.result(TIMEOUT) is True
     assert here.backlog == 0
     eventually(lambda: is_disconnected(client))
 
 
 def is_disconnected(client: SubscriberClient) -> bool:
     try:
-        client.list_subscriptions(project="projects/p", timeout=PATIENCE)
+        client.list_subscriptions(project="projects/p", timeout=TIMEOUT)
     except SubscriberClosed as error:
         return "closed channel" in str(error)
     return False
@@ -461,8 +461,8 @@ def test_a_subscription_done_callback_may_close_the_client_and_raise(
     future = client.subscribe(SUBSCRIPTION, Message.ack)
     future.add_done_callback(close_and_fail)
     future.cancel()
-    assert called.wait(PATIENCE)
-    assert future.result(PATIENCE) is True
+    assert called.wait(TIMEOUT)
+    assert future.result(TIMEOUT) is True
     eventually(lambda: "of a future raised" in caplog.text)
 
 
@@ -479,8 +479,8 @@ def test_an_acknowledgement_done_callback_may_close_the_client(here: Stage) -> N
         SUBSCRIPTION, lambda message: message.ack_with_response().add_done_callback(close)
     )
     here.publish(b"a")
-    assert closed.wait(PATIENCE)
-    assert future.result(PATIENCE) is True
+    assert closed.wait(TIMEOUT)
+    assert future.result(TIMEOUT) is True
 
 
 @pytest.mark.parametrize("attempt", range(10))
@@ -493,7 +493,7 @@ def test_subscribe_that_races_with_client_close_is_refused_or_ended(
     together = threading.Barrier(2)
 
     def subscribe() -> bool:
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         try:
             return client.subscribe(SUBSCRIPTION, Message.ack).result(timeout=5.0)
         except SubscriberClosed:
@@ -501,9 +501,9 @@ def test_subscribe_that_races_with_client_close_is_refused_or_ended(
 
     with ThreadPoolExecutor(1) as pool:
         subscribed = pool.submit(subscribe)
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         client.close()
-        assert subscribed.result(PATIENCE) is True
+        assert subscribed.result(TIMEOUT) is True
     assert_ended_since(before)
 
 
@@ -517,6 +517,6 @@ def test_settling_a_message_after_the_end_of_its_subscription_does_nothing(
     future = here.client.subscribe(SUBSCRIPTION, gate)
     gate.wait_for(1)
     future.cancel()
-    assert future.result(PATIENCE) is True
+    assert future.result(TIMEOUT) is True
     gate.open()
     assert here.free() == [b"a"]

@@ -25,7 +25,7 @@ from pullstream.publisher.exceptions import PublisherClosed
 from pullstream_protocol.call_lock import InterruptedCall
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Log, Stage, stage
 from tests.subscriber.interruptions import at_each_instruction
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 LIMITS = PublisherOptions(flow_control=PublishFlowControl(10, 1000, LimitExceededBehavior.BLOCK))
 
@@ -100,7 +100,7 @@ def test_publisher_calls_from_a_signal_handler_that_interrupts_the_publisher_do_
     for instruction in at_each_instruction(prepare, step=17):
         publisher.close(timeout=0.001)
         for future in futures:
-            assert future.exception(PATIENCE) is not None, f"instruction {instruction}"
+            assert future.exception(TIMEOUT) is not None, f"instruction {instruction}"
     assert handler.done
 
 
@@ -141,7 +141,7 @@ def test_subscription_calls_from_a_signal_handler_that_interrupts_it_do_not_hang
     for _ in at_each_instruction(prepare, step=5):
         pass
     assert handler.done
-    future.close(timeout=PATIENCE)
+    future.close(timeout=TIMEOUT)
     assert future.done()
 
 
@@ -166,7 +166,7 @@ def test_reader_calls_from_a_signal_handler_that_interrupts_the_reader_do_not_ha
     for _ in at_each_instruction(lambda: (call, lambda: handler(call))):
         pass
     assert handler.done
-    assert reader.close(timeout=PATIENCE)
+    assert reader.close(timeout=TIMEOUT)
 
 
 def test_close_in_a_signal_handler_does_not_wait_for_locks_of_the_interrupted_code(
@@ -199,6 +199,6 @@ def test_a_signal_handler_may_close_the_publisher_in_a_thread() -> None:
 
     with publisher._sender._lock:
         close()
-    closers[0].join(PATIENCE)
+    closers[0].join(TIMEOUT)
     assert not closers[0].is_alive()
     assert publisher.closed

@@ -14,7 +14,7 @@ from pullstream_emulator.engine import Consumer, Engine
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import BY_CODE, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 PASSING_CODES = (
     grpc.StatusCode.CANCELLED,
@@ -89,7 +89,7 @@ def test_a_permanent_error_code_of_the_stream_ends_the_subscription_with_it(
     future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)
     eventually(lambda: is_streaming(events))
     here.faults.abort_streams(BY_CODE[code]("final"))
-    error = future.exception(PATIENCE)
+    error = future.exception(TIMEOUT)
     assert isinstance(error, BY_CODE[code])
     assert "final" in str(error)
     assert events.states == ["streaming", "closing", "closed"]
@@ -114,7 +114,7 @@ def test_every_subscription_state_is_reported_in_order_with_its_cause_and_time()
             let_time_pass(clock, lambda: away.hits >= 3)
         let_time_pass(clock, lambda: is_streaming(events))
         manager.future.cancel()
-        manager.future.result(PATIENCE)
+        manager.future.result(TIMEOUT)
     told = [(change.previous.value, change.state.value) for change in events.changes]
     assert told == [
         ("connecting", "streaming"),
@@ -151,7 +151,7 @@ def test_a_subscription_gives_up_with_the_last_error_after_the_configured_outage
         let_time_pass(clock, lambda: clock.monotonic() >= 55, step=0.5)
         assert manager.future.running()
         let_time_pass(clock, manager.future.done)
-        error = manager.future.exception(PATIENCE)
+        error = manager.future.exception(TIMEOUT)
     assert isinstance(error, Unavailable)
     assert "away" in str(error)
     assert away.hits > 5
@@ -195,7 +195,7 @@ def test_streams_that_answer_a_ping_and_break_at_once_do_not_end_an_outage() -> 
             return manager.future.done()
 
         let_time_pass(clock, break_what_streams)
-        error = manager.future.exception(PATIENCE)
+        error = manager.future.exception(TIMEOUT)
     assert isinstance(error, Unavailable)
     assert events.states.count("streaming") < 15
 

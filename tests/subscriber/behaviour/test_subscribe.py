@@ -11,7 +11,7 @@ import pytest
 from pullstream import Message, ThreadScheduler
 from pullstream.exceptions import AcknowledgeStatus
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Log, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def test_ack_with_response_returns_the_servers_confirmation(here: Stage) -> None
     answers: list[AcknowledgeStatus] = []
 
     def handle(message: Message) -> None:
-        answers.append(message.modify_ack_deadline_with_response(30).result(PATIENCE))
+        answers.append(message.modify_ack_deadline_with_response(30).result(TIMEOUT))
         settle = message.nack_with_response if len(answers) == 1 else message.ack_with_response
-        answers.append(settle().result(PATIENCE))
+        answers.append(settle().result(TIMEOUT))
 
     here.client.subscribe(SUBSCRIPTION, handle)
     here.publish(b"a")
@@ -67,7 +67,7 @@ def test_callbacks_can_run_on_the_users_executor(here: Stage) -> None:
     together = threading.Barrier(5)
 
     def meet(message: Message) -> None:
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         assert threading.current_thread().name.startswith("mine")
         message.ack()
 
@@ -77,7 +77,7 @@ def test_callbacks_can_run_on_the_users_executor(here: Stage) -> None:
         here.publish(*numbered(50))
         eventually(lambda: here.backlog == 0)
         future.cancel()
-        assert future.result(PATIENCE) is True
+        assert future.result(TIMEOUT) is True
 
 
 def test_two_subscribers_of_one_subscription_get_each_message_once(here: Stage) -> None:

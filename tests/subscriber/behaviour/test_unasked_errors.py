@@ -16,7 +16,7 @@ from pullstream import AsyncSubscriberClient, SubscriberClient
 from pullstream.futures import RunningFuture
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import NotFound, PermissionDenied
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 MISSING = "projects/shop/subscriptions/nope"
 MISSING_TOPIC = "projects/shop/topics/nope"
@@ -98,13 +98,13 @@ def test_the_log_of_a_terminal_error_has_a_remedy_for_its_status(
 
 def ask_for_result(future: RunningFuture) -> None:
     with pytest.raises(NotFound):
-        future.result(PATIENCE)
+        future.result(TIMEOUT)
 
 
 ASKS: list[Callable[[RunningFuture], Any]] = [
     ask_for_result,
-    lambda future: future.exception(PATIENCE),
-    lambda future: concurrent.futures.wait([future], PATIENCE),
+    lambda future: future.exception(TIMEOUT),
+    lambda future: concurrent.futures.wait([future], TIMEOUT),
     lambda future: future.add_done_callback(lambda done: None),
 ]
 
@@ -123,7 +123,7 @@ def test_a_terminal_error_that_the_program_retrieves_is_not_logged(
         asked = asking.submit(ask, future)
         eventually(future.was_asked)
     eventually(future.done)
-    asked.result(PATIENCE)
+    asked.result(TIMEOUT)
     asking.shutdown()
     assert logged(caplog) == []
 
@@ -132,7 +132,7 @@ def test_a_subscription_that_the_program_closes_logs_no_terminal_error(
     client: SubscriberClient, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     with emulator.faults.drop("StreamingPull"):
-        assert client.subscribe(MISSING, print).close(PATIENCE)
+        assert client.subscribe(MISSING, print).close(TIMEOUT)
     assert logged(caplog) == []
 
 
@@ -146,4 +146,4 @@ def test_the_log_record_of_a_terminal_error_can_be_pickled(
     copy = logging.makeLogRecord(pickle.loads(pickle.dumps(vars(record))))
     assert MISSING in copy.getMessage()
     assert vars(copy)["was_asked"] is False
-    assert isinstance(future.exception(PATIENCE), NotFound)
+    assert isinstance(future.exception(TIMEOUT), NotFound)

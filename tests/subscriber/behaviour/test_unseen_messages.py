@@ -10,7 +10,7 @@ import pytest
 from pullstream import FlowControl, Message
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.test_poison import SUBSCRIPTION, World, leases
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.subscriber.streaming.managed import Gate
 
 COUNT = 5
@@ -40,7 +40,7 @@ def test_a_shutdown_returns_messages_held_behind_a_running_callback_uncounted(wo
     eventually(lambda: future.statistics().received == COUNT)
     future.cancel()
     gate.open()
-    future.result(PATIENCE)
+    future.result(TIMEOUT)
     assert future.statistics().returned == COUNT - 1
     assert attempts(world) == [2, 1, 1, 1, 1]
 
@@ -57,7 +57,7 @@ def test_a_shutdown_returns_messages_left_unread_by_a_full_flow_control_window(
     gate.wait_for()
     future.cancel()
     gate.open()
-    future.result(PATIENCE)
+    future.result(TIMEOUT)
     eventually(lambda: world.broker.inspect(leases) == 0)
     response = world.client.pull(subscription=SUBSCRIPTION, max_messages=100)
     assert {one.delivery_attempt for one in response.received_messages} == {1}
@@ -74,7 +74,7 @@ def test_a_shutdown_logs_one_warning_about_delivery_attempts_of_returned_message
     with caplog.at_level(logging.WARNING, "pullstream.subscriber"):
         future.cancel()
         gate.open()
-        future.result(PATIENCE)
+        future.result(TIMEOUT)
     (text,) = [record.getMessage() for record in caplog.records]
     assert text.startswith(f"the shutdown returned {COUNT - 1} messages")
     assert "dead-letter policy" in text
@@ -100,7 +100,7 @@ def test_a_reconnect_counts_no_delivery_attempt(
     eventually(lambda: future.statistics().reopened == 1)
     future.cancel()
     gate.open()
-    future.result(PATIENCE)
+    future.result(TIMEOUT)
     response = world.client.pull(subscription=SUBSCRIPTION, max_messages=100)
     assert {one.delivery_attempt for one in response.received_messages} == {1}
 

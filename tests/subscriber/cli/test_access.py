@@ -24,7 +24,7 @@ from tests.subscriber.worker.program import python_path
 
 TOKEN = "b81e55c09d23"
 PROJECT = "test"
-PATIENCE = 60
+TIMEOUT = 60
 
 # The arguments of each command. T, S, F and R are an existing topic, a subscription with a message,
 # a feed and a router; N is a name that does not exist.
@@ -239,7 +239,7 @@ def test_worker_processes_have_the_token_and_show_it_to_nobody(
     ]
     environment = {**os.environ, "PYTHONPATH": python_path()}
     ran = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, timeout=PATIENCE, check=False
+        command, cwd=tmp_path, env=environment, capture_output=True, timeout=TIMEOUT, check=False
     )
     assert ran.returncode == 0, ran.stderr.decode()
     shown = (tmp_path / "shown").read_bytes()

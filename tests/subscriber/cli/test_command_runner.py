@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pullstream.cli.command_runner import CommandRunner
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 RECORD = {"messageId": "1", "publishTime": "", "orderingKey": "", "attributes": {}}
 
@@ -26,7 +26,7 @@ def test_a_command_that_is_starting_is_terminated(monkeypatch: pytest.MonkeyPatc
     def start_slowly(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
         processes.append(start(*args, **options))
         is_started.set()
-        assert may_continue.wait(PATIENCE)
+        assert may_continue.wait(TIMEOUT)
         return processes[0]
 
     monkeypatch.setattr(subprocess, "Popen", start_slowly)
@@ -34,15 +34,15 @@ def test_a_command_that_is_starting_is_terminated(monkeypatch: pytest.MonkeyPatc
     running = threading.Thread(target=lambda: codes.append(runner.run(RECORD, b"")), daemon=True)
     terminating = threading.Thread(target=runner.terminate)
     running.start()
-    assert is_started.wait(PATIENCE)
+    assert is_started.wait(TIMEOUT)
     try:
         terminating.start()
         # It waits for the start. Without this wait it would end here and terminate nothing.
         terminating.join(0.1)
         may_continue.set()
-        running.join(PATIENCE)
+        running.join(TIMEOUT)
         assert codes == [-signal.SIGTERM]
-        terminating.join(PATIENCE)
+        terminating.join(TIMEOUT)
     finally:
         processes[0].kill()
 

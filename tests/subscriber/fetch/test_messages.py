@@ -32,7 +32,7 @@ from tests.subscriber.fetching import NAME, TOPIC
 from tests.subscriber.scripted_server import Call, ScriptedServer
 from tests.subscriber.streaming.fakes import eventually
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 class Server:
@@ -82,7 +82,7 @@ def client(server: Server) -> Iterator[SubscriberClient]:
 @pytest.fixture
 def no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevent extensions on slow machines, because the work in a block is short."""
-    monkeypatch.setattr("pullstream.fetch.background_settler.KEEP_AFTER", PATIENCE)
+    monkeypatch.setattr("pullstream.fetch.background_settler.KEEP_AFTER", TIMEOUT)
 
 
 # ---- as a list -----------------------------------------------------------------------------------
@@ -196,8 +196,8 @@ def test_the_disposition_of_a_single_fetched_message_is_sent_in_the_background(
     """The future of `..._with_response` gets the server's answer."""
     a, b, c = client.fetch(NAME, 3)
     a.ack()
-    assert b.nack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
-    assert c.modify_ack_deadline_with_response(20).result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert b.nack_with_response().result(TIMEOUT) is AcknowledgeStatus.SUCCESS
+    assert c.modify_ack_deadline_with_response(20).result(TIMEOUT) is AcknowledgeStatus.SUCCESS
     eventually(lambda: sorted(server.settled, key=str) == [("a", None), ("b", 0), ("c", 20)])
 
 
@@ -208,7 +208,7 @@ def test_a_refused_disposition_of_a_fetched_message_is_in_its_future_and_the_log
     server.refusals = [NotFound("gone")]
     (message, *_) = client.fetch(NAME, 3)
     with pytest.raises(AcknowledgeError, match="gone"):
-        message.ack_with_response().result(PATIENCE)
+        message.ack_with_response().result(TIMEOUT)
 
 
 def test_closing_the_client_sends_pending_dispositions_of_fetched_messages(server: Server) -> None:
@@ -226,7 +226,7 @@ def test_settling_a_fetched_message_after_the_client_was_closed_fails(
     with SubscriberClient(endpoint=server.scripted.endpoint) as client:
         a, b, _ = messages = client.fetch(NAME, 3)
     with pytest.raises(AcknowledgeError, match="this client is closed"):
-        a.ack_with_response().result(PATIENCE)
+        a.ack_with_response().result(TIMEOUT)
     with caplog.at_level(logging.WARNING, "pullstream.fetch"):
         b.ack()
     assert "ack of b: OTHER: not sent: this client is closed" in caplog.text
@@ -300,7 +300,7 @@ def test_fetch_block_leases_are_extended_until_settlement_or_for_one_hour(
         settler.keep_leases(messages)
         clock.advance(KEEP_AFTER)
         eventually(lambda: server.settled == [("ab", 60)])
-        messages[0].ack_with_response().result(PATIENCE)
+        messages[0].ack_with_response().result(TIMEOUT)
         clock.advance(48)
         eventually(lambda: server.settled[2:] == [("b", 60)])
         with caplog.at_level(logging.WARNING, "pullstream.fetch"):
@@ -330,7 +330,7 @@ def test_closing_the_client_returns_the_messages_of_a_fetch_block(
 ) -> None:
     """Nothing could settle the messages afterwards. The block ends as its own code does."""
     with client.fetch(NAME, 3) as messages:
-        messages[0].ack_with_response().result(PATIENCE)
+        messages[0].ack_with_response().result(TIMEOUT)
         client.close()
     assert server.settled == [("a", None), ("bc", 0)]
     with pytest.raises(SubscriberClosed, match="the leases cannot be extended"):
@@ -379,6 +379,6 @@ def test_a_refused_lease_extension_does_not_fail_a_fetch_block(
     with client.fetch(NAME, 3) as messages:
         extended = messages[0].modify_ack_deadline_with_response(30)
         with pytest.raises(AcknowledgeError, match="gone"):
-            extended.result(PATIENCE)
+            extended.result(TIMEOUT)
         messages.ack()
     assert server.settled == [("a", 30), ("abc", None)]

@@ -10,7 +10,7 @@ from pullstream_emulator import Emulator
 from tests.subscriber.fetching import NAME, TOPIC
 from tests.subscriber.program import start_program
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 PROLOGUE = f"""
 import os, sys, threading
@@ -73,7 +73,7 @@ client.close()
 
 def run(program: str, broker: Emulator) -> tuple[str, str, int]:
     with start_program(PROLOGUE + program, broker.endpoint) as process:
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate(timeout=TIMEOUT)
     return out, err, process.returncode
 
 
@@ -109,7 +109,7 @@ def test_fetched_messages_are_settled_at_exit_when_grpc_gets_no_thread(
     monkeypatch.setattr(Rpcs, "begin", refuse)
     with SubscriberClient(endpoint=broker.endpoint) as client:
         (message,) = client.fetch(NAME)
-        message.ack_with_response().result(PATIENCE)
+        message.ack_with_response().result(TIMEOUT)
         # The end of the client returns the message of an open block.
         client.fetch(NAME).__enter__()
     assert broker.backlog(NAME) == 1

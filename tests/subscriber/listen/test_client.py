@@ -20,7 +20,7 @@ from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Internal
 from tests.contract.channel_peers import ORDERS, Heard, Recorder, create_topics, statistics
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_listener_callback_that_raises_is_logged_and_the_next_one_runs(
 
     done = threading.Event()
     listener.subscribe(ORDERS, on_message=handle, on_done=lambda error: done.set())
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
     broker.publish(ORDERS, "1")
     broker.publish(ORDERS, "2")
     eventually(lambda: heard == [b"1", b"2"])
@@ -76,7 +76,7 @@ def test_a_coroutine_returned_by_a_listener_callback_is_logged_as_an_error(
     listener.subscribe(
         ORDERS, on_message=lambda message: a_coroutine(message), on_done=lambda _: done.set()
     )
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
     broker.publish(ORDERS, "1")
     # pytest adds the record before its text.
     eventually(lambda: "pass the async def itself" in caplog.text)
@@ -96,7 +96,7 @@ def test_a_name_that_utf_8_cannot_encode_is_refused_and_the_listener_continues(
         listener.subscribe(channel, key, on_message=print)
     wait_until_heard(broker)
     broker.publish(ORDERS, "x", ordering_key="k")
-    assert heard.get(timeout=PATIENCE) == b"x"
+    assert heard.get(timeout=TIMEOUT) == b"x"
 
 
 def test_a_failing_listener_reports_its_error_to_every_subscription(
@@ -113,9 +113,9 @@ def test_a_failing_listener_reports_its_error_to_every_subscription(
     monkeypatch.setattr(client._rpcs, "begin", fail)
     listener = client.listen()
     listener.subscribe(ORDERS, on_message=print, on_failure=failures.put, on_done=answers.put)
-    assert listener.exception(PATIENCE) is defect
-    assert failures.get(timeout=PATIENCE).__cause__ is defect
-    assert isinstance(answers.get(timeout=PATIENCE), Internal)
+    assert listener.exception(TIMEOUT) is defect
+    assert failures.get(timeout=TIMEOUT).__cause__ is defect
+    assert isinstance(answers.get(timeout=TIMEOUT), Internal)
 
 
 def test_a_slow_listener_callback_leaves_messages_with_the_publisher(
@@ -125,12 +125,12 @@ def test_a_slow_listener_callback_leaves_messages_with_the_publisher(
     go_on, heard = threading.Event(), []
 
     def handle(message: ChannelMessage) -> None:
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(TIMEOUT)
         heard.append(message.data)
 
     done = threading.Event()
     listener.subscribe(ORDERS, on_message=handle, on_done=lambda error: done.set())
-    assert done.wait(PATIENCE)
+    assert done.wait(TIMEOUT)
     # Under load the two answers may hold many messages, but never most of these.
     numbers = [str(number).encode() for number in range(500)]
     for number in numbers:
@@ -148,7 +148,7 @@ def test_a_listener_keeps_its_session_during_a_very_long_callback() -> None:
     heard: list[bytes] = []
 
     def handle(message: ChannelMessage) -> None:
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(TIMEOUT)
         heard.append(message.data)
 
     recorder, events = Recorder(), list[ListenEvent]()
@@ -193,18 +193,18 @@ def test_listener_close_waits_for_the_running_callback(
     def handle(message: ChannelMessage) -> None:
         heard.append(message.data)
         running.set()
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(TIMEOUT)
 
     listener.subscribe(ORDERS, on_message=handle)
     wait_until_heard(broker)
     broker.publish(ORDERS, "1")
-    assert running.wait(PATIENCE)
+    assert running.wait(TIMEOUT)
     broker.publish(ORDERS, "2")
     listener.begin_close()
     eventually(lambda: statistics(broker).subscribers == 0)
     assert not listener.done()
     go_on.set()
-    assert listener.result(PATIENCE)
+    assert listener.result(TIMEOUT)
     assert heard == [b"1"]
     with pytest.raises(SubscriberClosed):
         listener.subscribe(ORDERS, "a", on_message=print)
@@ -217,13 +217,13 @@ def test_listener_close_ends_within_its_time_limit(
 
     def handle(message: ChannelMessage) -> None:
         running.set()
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(TIMEOUT)
 
     listener = client.listen()
     listener.subscribe(ORDERS, on_message=handle)
     wait_until_heard(broker)
     broker.publish(ORDERS, "1")
-    assert running.wait(PATIENCE)
+    assert running.wait(TIMEOUT)
     assert listener.close(timeout=0.05)
     go_on.set()
 
@@ -236,7 +236,7 @@ def test_a_listener_callback_may_close_the_listener_and_its_client(
     listener.subscribe(ORDERS, on_message=lambda message: client.close())
     wait_until_heard(broker)
     broker.publish(ORDERS, "1")
-    assert listener.result(PATIENCE)
+    assert listener.result(TIMEOUT)
     assert client.closed
 
 

@@ -15,7 +15,7 @@ from pullstream import (
     PublisherOptions,
     PublishFlowControl,
 )
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 from .conftest import TOPIC
 
@@ -75,7 +75,7 @@ def close_ends(publisher: PublisherClient) -> bool:
     """Return whether a close without a time limit ends."""
     closing = threading.Thread(target=publisher.close, daemon=True)
     closing.start()
-    closing.join(PATIENCE)
+    closing.join(TIMEOUT)
     return not closing.is_alive()
 
 
@@ -88,8 +88,8 @@ def test_ctrl_c_at_the_beginning_of_a_publish_does_not_block_later_publishes(
     sender: Any = publisher._sender
     setattr(sender, threads, InterruptedSet())
     publish_until_interrupted(publisher)
-    assert publisher.publish(TOPIC, b"b").result(PATIENCE)
-    publisher.close(PATIENCE)
+    assert publisher.publish(TOPIC, b"b").result(TIMEOUT)
+    publisher.close(TIMEOUT)
 
 
 def test_ctrl_c_at_the_beginning_of_a_publisher_close_does_not_block_a_later_close(
@@ -101,7 +101,7 @@ def test_ctrl_c_at_the_beginning_of_a_publisher_close_does_not_block_a_later_clo
     sender._closing = InterruptedSet()
     with pytest.raises(KeyboardInterrupt):
         publisher.close()
-    publisher.close(PATIENCE)
+    publisher.close(TIMEOUT)
     assert future.result(0)
 
 
@@ -112,7 +112,7 @@ def test_ctrl_c_at_the_beginning_of_a_publish_rpc_does_not_block_later_publishes
     rpcs: Any = publisher._rpcs
     rpcs._beginning = InterruptedSet()
     publish_until_interrupted(publisher)
-    assert publisher.publish(TOPIC, b"b").result(PATIENCE)
+    assert publisher.publish(TOPIC, b"b").result(TIMEOUT)
 
 
 def test_ctrl_c_after_a_publish_request_was_sent_loses_no_answer(
@@ -132,7 +132,7 @@ def test_publisher_close_does_not_wait_for_a_publish_interrupted_by_ctrl_c(
 ) -> None:
     """Flow control has counted the message. It is published or not, and the close ends."""
     publisher = connect(EACH_AT_ONCE, publisher_options=LIMITS)
-    publisher.publish(TOPIC, b"a").result(PATIENCE)
+    publisher.publish(TOPIC, b"a").result(TIMEOUT)
     sender: Any = publisher._sender
     interrupt(monkeypatch, getattr(sender, owner) if owner else sender, method)
     publish_until_interrupted(publisher)

@@ -30,7 +30,7 @@ from pullstream_protocol.errors import NotFound, ResourceExhausted, Unavailable
 from .conftest import TOPIC, PublishServer
 
 Connect = Callable[..., PublisherClient]
-PATIENCE = 10
+TIMEOUT = 10
 NOBODY = "127.0.0.1:1"
 
 
@@ -82,7 +82,7 @@ class Warnings(logging.Handler):
         self.came.release()
 
     def next(self) -> str:
-        assert self.came.acquire(timeout=PATIENCE), "nothing was logged"
+        assert self.came.acquire(timeout=TIMEOUT), "nothing was logged"
         return self.texts[-1]
 
 
@@ -118,7 +118,7 @@ def test_the_publisher_logs_an_unreachable_server(warnings: Warnings) -> None:
         future = publish(
             TOPIC, "", encode_data(b"x"), PublishPolicy(first_pause=60, give_up_after=100)
         )
-        assert attempts.ended.acquire(timeout=PATIENCE)
+        assert attempts.ended.acquire(timeout=TIMEOUT)
         assert warnings.texts == []
         clock.advance(3)
         text = warnings.next()
@@ -133,7 +133,7 @@ def test_the_publisher_logs_an_unreachable_server(warnings: Warnings) -> None:
         assert "the end of the publisher waits for them for up to 97 s" in warnings.next()
         # The last attempt fails, too.
         clock.advance(100)
-        closing.join(PATIENCE)
+        closing.join(TIMEOUT)
         assert isinstance(future.exception(0), Unavailable)
 
 
@@ -155,8 +155,8 @@ def test_the_publisher_logs_a_server_that_does_not_answer(
         with pytest.raises(TimeoutError, match="the server has not answered for 3 s; the request"):
             future.exception(0)
         server.gate.set()
-        assert future.result(PATIENCE) == "1"
-        sender.close(PATIENCE)
+        assert future.result(TIMEOUT) == "1"
+        sender.close(TIMEOUT)
 
 
 def test_the_publisher_logs_no_outage_if_the_server_answers_in_time(
@@ -170,10 +170,10 @@ def test_the_publisher_logs_no_outage_if_the_server_answers_in_time(
             Rpcs(channel, clock), BatchSettings(max_messages=1), PublisherOptions()
         )
         publish = sender.publishing_method(may_block=True)
-        assert publish(TOPIC, "", encode_data(b"x"), PublishPolicy()).result(PATIENCE)
-        assert publish(TOPIC, "", encode_data(b"x"), PublishPolicy()).exception(PATIENCE)
+        assert publish(TOPIC, "", encode_data(b"x"), PublishPolicy()).result(TIMEOUT)
+        assert publish(TOPIC, "", encode_data(b"x"), PublishPolicy()).exception(TIMEOUT)
         clock.advance(60)
-        sender.close(PATIENCE)
+        sender.close(TIMEOUT)
     assert [text for text in warnings.texts if "the server has" in text] == []
 
 
@@ -182,7 +182,7 @@ def test_publisher_stop_logs_the_number_of_unconfirmed_messages(warnings: Warnin
     attempts = Attempts()
     publisher = PublisherClient(BatchSettings(max_messages=1), endpoint=NOBODY, hooks=attempts)
     publisher.publish(TOPIC, b"x")
-    assert attempts.ended.acquire(timeout=PATIENCE)
+    assert attempts.ended.acquire(timeout=TIMEOUT)
     publisher.stop()
     assert "1 messages are not confirmed, and they are retried for up to" in warnings.next()
     publisher.close(0.01)
@@ -233,5 +233,5 @@ def test_the_timeout_error_of_a_publish_future_names_flow_control(server: Publis
     with pytest.raises(TimeoutError, match="the limits of flow control leave no room for the mess"):
         second.result(0.01)
     server.gate.set()
-    assert (first.result(PATIENCE), second.result(PATIENCE)) == ("1", "2")
-    publisher.admin.close(PATIENCE)
+    assert (first.result(TIMEOUT), second.result(TIMEOUT)) == ("1", "2")
+    publisher.admin.close(TIMEOUT)

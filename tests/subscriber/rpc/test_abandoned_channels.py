@@ -22,7 +22,7 @@ from pullstream.rpc import (
 )
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, stage
 from tests.subscriber.program import start_program
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.threads import started_since
 
 
@@ -40,9 +40,9 @@ def test_settled_messages_are_acknowledged_when_no_grpc_thread_can_start(
             handled.set()
 
         future = here.client.subscribe(SUBSCRIPTION, handle)
-        assert handled.wait(PATIENCE)
+        assert handled.wait(TIMEOUT)
         future.cancel()
-        future.result(PATIENCE)
+        future.result(TIMEOUT)
         assert here.backlog == 0
         monkeypatch.undo()
 
@@ -95,7 +95,7 @@ assert refused.wait(20)
 """,
             here.emulator.endpoint,
         )
-        out, err = running.communicate(timeout=PATIENCE)
+        out, err = running.communicate(timeout=TIMEOUT)
         assert (out, running.returncode) == ("", 0)
         assert err.startswith(warning)
         assert err.count("\n") == (1 if warning else 0)
@@ -163,7 +163,7 @@ def test_a_subscription_that_gets_no_thread_fails_and_leaves_no_threads(refused:
         assert told.states == (over if refused == READER else [])
         subscribe()
         here.publish(b"x")
-        assert seen.wait(PATIENCE)
+        assert seen.wait(TIMEOUT)
 
 
 def fetch(client: SubscriberClient) -> None:

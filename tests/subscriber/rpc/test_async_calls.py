@@ -26,7 +26,7 @@ from tests.subscriber.rpc.test_rpcs import (
 )
 from tests.subscriber.scripted_server import Call, ScriptedServer
 
-PATIENCE = 30
+TIMEOUT = 30
 
 
 def call(rpcs: Rpcs, method: str, request: Any, **options: Any) -> Any:
@@ -105,14 +105,14 @@ def test_cancelling_a_task_cancels_its_async_call() -> None:
 
     def answer(_call: Call) -> None:
         arrived.set()
-        released.wait(PATIENCE)
+        released.wait(TIMEOUT)
 
     async def scenario(rpcs: Rpcs) -> None:
         task = asyncio.create_task(call_async(rpcs, "GetTopic", GET))
-        await asyncio.to_thread(arrived.wait, PATIENCE)
+        await asyncio.to_thread(arrived.wait, TIMEOUT)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, PATIENCE)
+            await asyncio.wait_for(task, TIMEOUT)
         assert not released.is_set()
 
     with rpcs_to(ScriptedServer(answer), ManualClock()) as rpcs:

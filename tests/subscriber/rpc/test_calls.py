@@ -23,7 +23,7 @@ from pullstream_protocol.errors import (
 )
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import SUBSCRIBER
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 FIRST = pubsub.StreamingPullRequest(client_id="first")
 METADATA = (("x-goog-request-params", "subscription=s"),)
@@ -61,7 +61,7 @@ class Server:
         self._steps[stream].put(error)
 
     def next_request(self) -> str | None:
-        return self.requests.get(timeout=PATIENCE)
+        return self.requests.get(timeout=TIMEOUT)
 
     def stop(self) -> None:
         for stream in range(MOST_STREAMS):
@@ -176,7 +176,7 @@ def test_a_streaming_call_sends_requests_in_order_until_the_half_close(
         assert server.next_request() is None
         server.respond(b"last words")
         server.end()
-        assert reading.result(PATIENCE) == [b"pong"] * 3 + [b"last words"]
+        assert reading.result(TIMEOUT) == [b"pong"] * 3 + [b"last words"]
     call.send(ping(10))
     call.half_close()
     call.cancel()
@@ -196,7 +196,7 @@ def test_only_the_newest_ping_waits_while_the_streaming_call_is_not_read(
         reading = pool.submit(next, call)
         got = list(iter(server.next_request, None))
         server.end()
-        assert isinstance(reading.exception(PATIENCE), StopIteration)
+        assert isinstance(reading.exception(TIMEOUT), StopIteration)
     assert got[0] == "first"
     assert got[-1] == "ping 4"
     assert len(got) <= 4
@@ -212,7 +212,7 @@ def test_cancelling_a_streaming_call_releases_its_waiting_reader(
         reading = pool.submit(next, call)
         call.cancel()
         call.cancel()
-        assert isinstance(reading.exception(PATIENCE), Cancelled)
+        assert isinstance(reading.exception(TIMEOUT), Cancelled)
     assert server.next_request() is None
 
 
@@ -225,7 +225,7 @@ def test_a_closed_channel_ends_its_streaming_calls_and_begins_no_new_ones(
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(next, call)
         channel.close()
-        assert isinstance(reading.exception(PATIENCE), Cancelled)
+        assert isinstance(reading.exception(TIMEOUT), Cancelled)
     with pytest.raises(ValueError, match="closed"):
         open_call()
 
@@ -252,7 +252,7 @@ def test_responses_of_many_streaming_calls_on_one_channel_do_not_mix(
         responses = {b"one", b"two", b"three"}
         for stream, response in enumerate(responses):
             server.respond(response, stream)
-        assert {reading.result(PATIENCE) for reading in readings} == responses
+        assert {reading.result(TIMEOUT) for reading in readings} == responses
     for call in calls:
         call.cancel()
 

@@ -19,7 +19,7 @@ from pullstream.streaming.stream import StreamEnded
 from pullstream_protocol.errors import Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ def test_every_subscription_has_its_own_connection_until_it_ends(here: Stage) ->
     own = opened(here.client) - calls
     here.publish(b"x")
     eventually(lambda: here.backlog == 0)
-    assert first.close(PATIENCE)
+    assert first.close(TIMEOUT)
     assert len(opened(here.client)) == 2
     assert second.running()
-    assert second.close(PATIENCE)
+    assert second.close(TIMEOUT)
     assert opened(here.client) == calls
     assert all(map(is_closed, own))
     here.publish(b"y")
@@ -103,8 +103,8 @@ def test_a_client_with_the_users_channel_opens_no_other_and_leaves_it_open(here:
             future = client.subscribe(SUBSCRIPTION, lambda message: message.ack())
             here.publish(b"x")
             eventually(lambda: here.backlog == 0)
-            future.close(PATIENCE)
-        grpc.channel_ready_future(channel).result(PATIENCE)
+            future.close(TIMEOUT)
+        grpc.channel_ready_future(channel).result(TIMEOUT)
 
 
 def test_channels_stay_open_at_exit_if_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ class SlowChannel:
 
     def close(self) -> None:
         self.begun.set()
-        assert self.let.wait(PATIENCE)
+        assert self.let.wait(TIMEOUT)
 
 
 def closing(channel: Any) -> tuple[ChannelPool, threading.Thread]:
@@ -153,7 +153,7 @@ def closing(channel: Any) -> tuple[ChannelPool, threading.Thread]:
     connections._opened.add(channel)
     thread = threading.Thread(target=connections.close_all)
     thread.start()
-    assert channel.begun.wait(PATIENCE)
+    assert channel.begun.wait(TIMEOUT)
     return connections, thread
 
 
@@ -172,7 +172,7 @@ def test_a_second_close_of_the_channel_pool_waits_for_the_first() -> None:
     assert second.is_alive()
     slow.let.set()
     for thread in (first, second):
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         assert not thread.is_alive()
 
 
@@ -188,4 +188,4 @@ def test_a_close_of_the_channel_pool_does_not_wait_for_a_stuck_one() -> None:
     connections.close_all()
     assert first.is_alive()
     stuck.let.set()
-    first.join(PATIENCE)
+    first.join(TIMEOUT)

@@ -38,7 +38,7 @@ from pullstream_emulator import Emulator
 from pullstream_emulator.access import Access, Principal
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import Unauthenticated
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 TOPIC = "projects/p/topics/orders"
 TOKEN = "token-of-the-test"
@@ -278,7 +278,7 @@ Work = Callable[[dict[str, Any]], object]
 
 def publish_one(connection: dict[str, Any]) -> object:
     with PublisherClient(**connection) as publisher:
-        return publisher.publish(TOPIC, b"x").result(PATIENCE)
+        return publisher.publish(TOPIC, b"x").result(TIMEOUT)
 
 
 def publish_one_async(connection: dict[str, Any]) -> object:
@@ -301,13 +301,13 @@ def get_one(connection: dict[str, Any]) -> object:
 
 def fetch_one(connection: dict[str, Any]) -> object:
     with SubscriberClient(**connection) as client:
-        return client.fetch(SUBSCRIPTION, timeout=PATIENCE, no_wait=True)
+        return client.fetch(SUBSCRIPTION, timeout=TIMEOUT, no_wait=True)
 
 
 def fetch_one_async(connection: dict[str, Any]) -> object:
     async def main() -> object:
         async with AsyncSubscriberClient(**connection) as client:
-            return await client.fetch(SUBSCRIPTION, timeout=PATIENCE, no_wait=True)
+            return await client.fetch(SUBSCRIPTION, timeout=TIMEOUT, no_wait=True)
 
     return asyncio.run(main())
 
@@ -315,19 +315,19 @@ def fetch_one_async(connection: dict[str, Any]) -> object:
 def subscribe_to_one(connection: dict[str, Any]) -> object:
     with SubscriberClient(**connection) as client:
         future = client.subscribe(SUBSCRIPTION, lambda message: future.cancel())
-        return future.result(PATIENCE)
+        return future.result(TIMEOUT)
 
 
 def watch_one(connection: dict[str, Any]) -> object:
     with SubscriberClient(**connection) as client:
         future = client.watch({TOPIC: 0}, lambda frame: future.cancel())
-        return future.result(PATIENCE)
+        return future.result(TIMEOUT)
 
 
 def follow_one(connection: dict[str, Any]) -> object:
     with SubscriberClient(**connection) as client:
         future = client.follow(TOPIC, lambda record: future.cancel())
-        return future.result(PATIENCE)
+        return future.result(TIMEOUT)
 
 
 def listen_to_one(connection: dict[str, Any]) -> object:
@@ -346,7 +346,7 @@ def listen_to_one(connection: dict[str, Any]) -> object:
             on_done=lambda _: over.set(),
             on_failure=failed,
         )
-        assert over.wait(PATIENCE)
+        assert over.wait(TIMEOUT)
     if failures:
         raise Unauthenticated(str(failures))
     return None
@@ -463,18 +463,18 @@ def test_every_kind_of_call_sends_the_token(
         client.listen().subscribe(
             TOPIC, None, on_message=heard.append, on_done=lambda _: listening.set()
         )
-        assert listening.wait(PATIENCE)
+        assert listening.wait(TIMEOUT)
         assert client.fetch(SUBSCRIPTION, timeout=0.05, missing_ok=True) == []
         publish()
         with client.fetch(SUBSCRIPTION) as messages:
-            messages[0].nack_with_response().result(PATIENCE)
+            messages[0].nack_with_response().result(TIMEOUT)
         future = client.subscribe(SUBSCRIPTION, received.append)
         eventually(lambda: bool(received and heard))
         eventually(lambda: any(isinstance(event, Records) for event in events))
-        received[0].ack_with_response().result(PATIENCE)
+        received[0].ack_with_response().result(TIMEOUT)
         assert guarded.backlog(SUBSCRIPTION) == 0
         future.cancel()
-        future.result(PATIENCE)
+        future.result(TIMEOUT)
 
 
 def test_an_async_client_sends_the_token_argument(

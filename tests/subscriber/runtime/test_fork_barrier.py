@@ -9,7 +9,7 @@ import pytest
 
 from pullstream.runtime import fork_barrier
 from pullstream.runtime.fork_barrier import ForkBarrier
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 
 class WaitingReader:
@@ -30,14 +30,14 @@ class WaitingReader:
     def end(self) -> None:
         self._ended = True
         self.wake()
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT)
 
     def _run(self) -> None:
         while not self._ended:
             self._barrier.enter(self)
             self.is_inside = True
             self.entered.release()
-            self._came.wait(PATIENCE)
+            self._came.wait(TIMEOUT)
             self._came.clear()
             self.is_inside = False
             self._barrier.leave(self)
@@ -64,14 +64,14 @@ class StubbornReader:
 
 def test_a_fork_waits_for_the_answer_of_a_call_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new call waits for the fork."""
-    monkeypatch.setattr(fork_barrier, "FORK_WAIT", PATIENCE)
+    monkeypatch.setattr(fork_barrier, "FORK_WAIT", TIMEOUT)
     barrier = ForkBarrier()
     answered, closed, second = threading.Event(), threading.Event(), threading.Event()
 
     def call() -> None:
         with barrier.waiting():
             under_way.set()
-            assert answered.wait(PATIENCE)
+            assert answered.wait(TIMEOUT)
         with barrier.waiting():
             second.set()
 
@@ -82,16 +82,16 @@ def test_a_fork_waits_for_the_answer_of_a_call_in_flight(monkeypatch: pytest.Mon
     under_way = threading.Event()
     threads = [threading.Thread(target=call), threading.Thread(target=fork)]
     threads[0].start()
-    assert under_way.wait(PATIENCE)
+    assert under_way.wait(TIMEOUT)
     threads[1].start()
     assert not closed.wait(0.05)
     answered.set()
-    assert closed.wait(PATIENCE)
+    assert closed.wait(TIMEOUT)
     assert not barrier._inside
     barrier.open()
-    assert second.wait(PATIENCE)
+    assert second.wait(TIMEOUT)
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
 
 
 def test_readers_stay_out_of_grpc_during_a_fork_and_return_afterwards() -> None:
@@ -100,7 +100,7 @@ def test_readers_stay_out_of_grpc_during_a_fork_and_return_afterwards() -> None:
     readers = [WaitingReader(barrier) for _ in range(5)]
     try:
         for reader in readers:
-            assert reader.entered.acquire(timeout=PATIENCE)
+            assert reader.entered.acquire(timeout=TIMEOUT)
         barrier.close()
         assert not any(reader.is_inside for reader in readers)
         barrier.close()
@@ -108,7 +108,7 @@ def test_readers_stay_out_of_grpc_during_a_fork_and_return_afterwards() -> None:
         assert not any(reader.entered.acquire(blocking=False) for reader in readers)
         barrier.open()
         for reader in readers:
-            assert reader.entered.acquire(timeout=PATIENCE)
+            assert reader.entered.acquire(timeout=TIMEOUT)
     finally:
         for reader in readers:
             reader.end()
@@ -133,7 +133,7 @@ def test_the_fork_barrier_is_open_without_a_fork() -> None:
 
 def test_a_fork_waits_for_a_begun_grpc_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that began the call does other work meanwhile."""
-    monkeypatch.setattr(fork_barrier, "FORK_WAIT", PATIENCE)
+    monkeypatch.setattr(fork_barrier, "FORK_WAIT", TIMEOUT)
     barrier = ForkBarrier()
     call = barrier.begin(Call)
     closed = threading.Event()
@@ -146,8 +146,8 @@ def test_a_fork_waits_for_a_begun_grpc_call(monkeypatch: pytest.MonkeyPatch) -> 
     forking.start()
     assert not closed.wait(0.05)
     call.end()
-    assert closed.wait(PATIENCE)
-    forking.join(PATIENCE)
+    assert closed.wait(TIMEOUT)
+    forking.join(TIMEOUT)
 
 
 def test_a_grpc_call_waits_for_the_end_of_a_fork() -> None:
@@ -164,8 +164,8 @@ def test_a_grpc_call_waits_for_the_end_of_a_fork() -> None:
     beginning.start()
     assert not begun.wait(0.05)
     barrier.open()
-    assert begun.wait(PATIENCE)
-    beginning.join(PATIENCE)
+    assert begun.wait(TIMEOUT)
+    beginning.join(TIMEOUT)
 
 
 def test_a_fork_does_not_wait_for_a_call_that_could_not_begin() -> None:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pullstream.scheduling.inline_run import InlineRun
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 
 class Duties:
@@ -21,7 +21,7 @@ class Duties:
 
     def take_over(self) -> None:
         self.asked.set()
-        assert self.may.wait(PATIENCE)
+        assert self.may.wait(TIMEOUT)
         self.taken_over += 1
 
 
@@ -53,14 +53,14 @@ def test_an_inline_caller_that_ends_during_its_relief_waits_for_the_result() -> 
     goes_back: list[bool] = []
     relief = threading.Thread(target=inline_run.relieve)
     relief.start()
-    assert duties.asked.wait(PATIENCE)
+    assert duties.asked.wait(TIMEOUT)
     caller = threading.Thread(target=lambda: goes_back.append(inline_run.end()))
     caller.start()
     caller.join(0.05)
     assert goes_back == []
     duties.may.set()
-    caller.join(PATIENCE)
-    relief.join(PATIENCE)
+    caller.join(TIMEOUT)
+    relief.join(TIMEOUT)
     assert goes_back == [False]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from pullstream import Message, ThreadScheduler
 from pullstream.scheduling.scheduler import DEFAULT_WORKERS, Scheduler
-from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids, message
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually, ids, message
 from tests.threads import started_since
 
 
@@ -36,11 +36,11 @@ class Slow:
 
     def __call__(self, one: Message) -> None:
         self.begun.put(one.ack_id)
-        assert self.release.wait(PATIENCE)
+        assert self.release.wait(TIMEOUT)
         self.ended.put(one.ack_id)
 
     def wait_for(self, count: int) -> list[str]:
-        return [self.begun.get(timeout=PATIENCE) for _ in range(count)]
+        return [self.begun.get(timeout=TIMEOUT) for _ in range(count)]
 
 
 # ---- the SDK's own threads ---------------------------------------------------------------------
@@ -52,13 +52,13 @@ def test_a_burst_of_messages_runs_on_all_scheduler_workers_concurrently() -> Non
     done = threading.Semaphore(0)
 
     def callback(one: Message) -> None:
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         done.release()
 
     scheduler = ThreadScheduler(max_workers=10)
     scheduler.schedule_many(callback, messages(100))
     for _ in range(100):
-        assert done.acquire(timeout=PATIENCE)
+        assert done.acquire(timeout=TIMEOUT)
     scheduler.shutdown(await_msg_callbacks=True)
 
 
@@ -70,7 +70,7 @@ def test_a_slow_callback_delays_no_message_while_a_scheduler_worker_is_idle() ->
     scheduler.schedule(slow, message("slow"))
     slow.wait_for(1)
     scheduler.schedule_many(lambda one: done.put(one.ack_id), messages(50))
-    assert [done.get(timeout=PATIENCE) for _ in range(50)] == ids(messages(50))
+    assert [done.get(timeout=TIMEOUT) for _ in range(50)] == ids(messages(50))
     assert slow.ended.empty()
     slow.release.set()
     scheduler.shutdown(await_msg_callbacks=True)
@@ -96,7 +96,7 @@ def test_the_scheduler_accepts_any_function_with_any_arguments() -> None:
     done: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
     scheduler = ThreadScheduler(max_workers=1)
     scheduler.schedule(lambda *args: done.put(args), 1, "two")
-    assert done.get(timeout=PATIENCE) == (1, "two")
+    assert done.get(timeout=TIMEOUT) == (1, "two")
     scheduler.shutdown()
 
 
@@ -113,7 +113,7 @@ def test_a_scheduled_function_that_raises_is_logged_and_its_worker_continues(
     with caplog.at_level(logging.ERROR):
         scheduler.schedule(leave)
         scheduler.schedule(done.set)
-        assert done.wait(PATIENCE)
+        assert done.wait(TIMEOUT)
     assert len(caplog.records) == 1
     scheduler.shutdown()
 
@@ -130,7 +130,7 @@ def test_scheduler_shutdown_returns_unbegun_messages_and_does_not_wait() -> None
     assert slow.ended.empty()
     slow.release.set()
     for thread in workers:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         assert not thread.is_alive()
     assert slow.begun.empty()
     assert scheduler.shutdown() == []
@@ -147,7 +147,7 @@ def test_scheduler_shutdown_can_wait_for_running_callbacks() -> None:
         with pytest.raises(futures.TimeoutError):
             stopping.result(timeout=0.05)
         slow.release.set()
-        assert ids(stopping.result(PATIENCE)) == ["2", "3", "4"]
+        assert ids(stopping.result(TIMEOUT)) == ["2", "3", "4"]
     assert slow.ended.qsize() == 2
     assert workers_since(before) == set()
 
@@ -161,14 +161,14 @@ def test_the_scheduler_runs_callbacks_on_the_users_executor() -> None:
     names: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def callback(one: Message) -> None:
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         names.put(threading.current_thread().name)
 
     before = set(threading.enumerate())
     with ThreadPoolExecutor(5, thread_name_prefix="mine") as executor:
         scheduler = ThreadScheduler(executor)
         scheduler.schedule_many(callback, messages(20))
-        found = [names.get(timeout=PATIENCE) for _ in range(20)]
+        found = [names.get(timeout=TIMEOUT) for _ in range(20)]
         started = started_since(before, named="mine")
         scheduler.shutdown(await_msg_callbacks=True)
     assert all(name.startswith("mine") for name in found)
@@ -183,7 +183,7 @@ def test_scheduler_shutdown_leaves_the_users_executor_running() -> None:
         slow.wait_for(1)
         assert ids(scheduler.shutdown()) == ["1", "2"]
         slow.release.set()
-        assert executor.submit(lambda: "still here").result(PATIENCE) == "still here"
+        assert executor.submit(lambda: "still here").result(TIMEOUT) == "still here"
         assert slow.begun.empty()
 
 
@@ -193,13 +193,13 @@ def test_scheduler_shutdown_can_wait_for_callbacks_on_the_users_executor() -> No
         scheduler, slow = ThreadScheduler(executor), Slow()
         scheduler.schedule_many(slow, messages(2))
         slow.wait_for(2)
-        executor.submit(slow.release.wait, PATIENCE)
+        executor.submit(slow.release.wait, TIMEOUT)
         with ThreadPoolExecutor(1) as pool:
             stopping = pool.submit(scheduler.shutdown, await_msg_callbacks=True)
             with pytest.raises(futures.TimeoutError):
                 stopping.result(timeout=0.05)
             slow.release.set()
-            assert stopping.result(PATIENCE) == []
+            assert stopping.result(TIMEOUT) == []
         assert slow.ended.qsize() == 2
 
 
@@ -213,10 +213,10 @@ def test_the_scheduler_knows_the_threads_that_run_its_callbacks(foreign: bool) -
     with ThreadPoolExecutor(1) as executor:
         scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler(max_workers=1)
         scheduler.schedule(lambda: answers.put(scheduler.runs_here()))
-        assert answers.get(timeout=PATIENCE) is True
+        assert answers.get(timeout=TIMEOUT) is True
         assert not scheduler.runs_here()
         scheduler.shutdown(await_msg_callbacks=True)
-        assert not executor.submit(scheduler.runs_here).result(PATIENCE)
+        assert not executor.submit(scheduler.runs_here).result(TIMEOUT)
 
 
 @pytest.mark.parametrize("foreign", [False, True])
@@ -257,7 +257,7 @@ def test_work_scheduled_during_a_scheduler_shutdown_does_not_begin(
         workers = workers_since(before)
         slow.release.set()
     for thread in workers:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert late == []
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from pullstream.scheduling.stall_monitor import StallMonitor
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 class Pool:
@@ -25,7 +25,7 @@ class Pool:
     def check(self, *, is_alone: bool) -> bool:
         self.checks += 1
         self.alone.append(is_alone)
-        return self.answers.get(timeout=PATIENCE)
+        return self.answers.get(timeout=TIMEOUT)
 
 
 def watchers() -> int:
@@ -78,7 +78,7 @@ def test_the_stall_monitor_keeps_a_pool_that_registers_during_its_removal() -> N
     pool = Asking(False, False)
     watch.add(pool)
     eventually(lambda: pool.checks == 2)
-    adding[0].join(PATIENCE)
+    adding[0].join(TIMEOUT)
 
 
 def test_the_stall_monitor_starts_a_new_thread_in_a_forked_child(

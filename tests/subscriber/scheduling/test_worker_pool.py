@@ -26,7 +26,7 @@ from tests.subscriber.pools import (
     prove_brisk,
     send_to_sleep,
 )
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 # ---- races, one step at a time -------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Rig:
         self.pool.close()
 
     def next_done(self) -> str:
-        return self.done.get(timeout=PATIENCE)
+        return self.done.get(timeout=TIMEOUT)
 
     def sleeps(self) -> bool:
         """Return whether the worker waits at its gate, and nothing can open the gate by mistake."""
@@ -141,8 +141,8 @@ def test_closing_a_pool_while_a_worker_falls_asleep_ends_the_worker(rig: Rig, ho
     hook.once(rig.close)
     rig.add("first")
     assert rig.next_done() == "first"
-    assert hook.done.wait(PATIENCE)
-    rig.pool.join(PATIENCE)
+    assert hook.done.wait(TIMEOUT)
+    rig.pool.join(TIMEOUT)
     assert not any(thread.is_alive() for thread in rig.pool._threads)
 
 
@@ -155,7 +155,7 @@ def test_one_sleeping_worker_is_woken_for_many_pieces_and_wakes_the_next(rig: Ri
 
         def slow(number: int) -> None:
             woken.append(number)
-            assert release.wait(PATIENCE)
+            assert release.wait(TIMEOUT)
 
         pool.add(slow, range(3))
         eventually(lambda: len(woken) == 3)
@@ -174,7 +174,7 @@ def test_a_worker_pool_runs_as_many_pieces_at_a_time_as_it_has_workers(asleep: b
     together, done = threading.Barrier(10), threading.Semaphore(0)
 
     def meet(_: int) -> None:
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         done.release()
 
     with pool_of(10) as pool:
@@ -182,7 +182,7 @@ def test_a_worker_pool_runs_as_many_pieces_at_a_time_as_it_has_workers(asleep: b
             send_to_sleep(pool, 10)
         pool.add(meet, range(100))
         for _ in range(100):
-            assert done.acquire(timeout=PATIENCE)
+            assert done.acquire(timeout=TIMEOUT)
 
 
 @pytest.mark.parametrize("singly", [False, True])
@@ -200,7 +200,7 @@ def test_no_piece_of_work_waits_behind_a_slow_one_while_a_worker_is_idle(singly:
         else:
             pool.add(slow, [None] * 9)
             pool.add(done.put, range(50))
-        assert sorted(done.get(timeout=PATIENCE) for _ in range(50)) == list(range(50))
+        assert sorted(done.get(timeout=TIMEOUT) for _ in range(50)) == list(range(50))
         assert pool.running >= 9
         slow.release.set()
 
@@ -211,7 +211,7 @@ def test_short_pieces_of_work_do_not_start_every_worker() -> None:
     with pool_of(10) as pool:
         for _ in range(50):
             pool.add(lambda _: done.release(), [None])
-            assert done.acquire(timeout=PATIENCE)
+            assert done.acquire(timeout=TIMEOUT)
             eventually(lambda: pool.running == 0)
         assert len(pool._threads) == 1
 
@@ -238,7 +238,7 @@ def test_an_idle_worker_uses_no_cpu_time() -> None:
                         done.set()
 
                 pool.add(callback, list(left))
-                assert done.wait(PATIENCE)
+                assert done.wait(TIMEOUT)
     finally:
         sys.setswitchinterval(interval)
     assert process_time() - before < rounds * 2e-3
@@ -259,7 +259,7 @@ def test_a_worker_continues_alone_when_no_other_thread_can_start(
     pool = WorkerPool(4)
     monkeypatch.setattr(threading.Thread, "start", start_one)
     pool.add(handled.put, range(3))
-    assert [handled.get(timeout=PATIENCE) for _ in range(3)] == [0, 1, 2]
+    assert [handled.get(timeout=TIMEOUT) for _ in range(3)] == [0, 1, 2]
     pool.close()
     assert "cannot start another worker thread" in caplog.text
 
@@ -297,13 +297,13 @@ def test_fast_callbacks_are_run_by_one_worker(watch: Watched) -> None:
             done.release()
 
         pool.add(slow, [None])
-        assert slow.begun.acquire(timeout=PATIENCE)
+        assert slow.begun.acquire(timeout=TIMEOUT)
         pool._stall.is_watched = True
         pool.add(note, range(100))
         assert pool.running == 1
         slow.release.set()
         for _ in range(100):
-            assert done.acquire(timeout=PATIENCE)
+            assert done.acquire(timeout=TIMEOUT)
         assert len(workers) == 1
 
 
@@ -330,7 +330,7 @@ def test_the_start_time_of_a_worker_does_not_count_as_callback_time(
         done = threading.Semaphore(0)
         pool.add(lambda _: done.release(), range(10))
         for _ in range(10):
-            assert done.acquire(timeout=PATIENCE)
+            assert done.acquire(timeout=TIMEOUT)
         eventually(lambda: pool.running == 0)
         assert now[0] > 0
         assert pool._pace._last == 0
@@ -362,13 +362,13 @@ def test_a_slow_callback_among_fast_ones_wakes_another_worker(watch: Watched) ->
     slow = Slow()
     with brisk_pool(5) as pool:
         pool.add(slow, range(20))
-        assert slow.begun.acquire(timeout=PATIENCE)
+        assert slow.begun.acquire(timeout=TIMEOUT)
         assert pool.running == 1
         assert pool.check()
         assert not slow.begun.acquire(blocking=False)
         assert not pool.check()
         for _ in range(4):
-            assert slow.begun.acquire(timeout=PATIENCE)
+            assert slow.begun.acquire(timeout=TIMEOUT)
         assert (pool.running, pool.waiting) == (5, 15)
         slow.release.set()
 
@@ -380,12 +380,12 @@ def test_a_worker_that_makes_progress_wakes_no_other_worker(watch: Watched) -> N
 
     def step(number: int) -> None:
         begun.put(number)
-        assert steps.acquire(timeout=PATIENCE)
+        assert steps.acquire(timeout=TIMEOUT)
 
     with brisk_pool(5) as pool:
         pool.add(step, range(5))
         for number in range(5):
-            assert begun.get(timeout=PATIENCE) == number
+            assert begun.get(timeout=TIMEOUT) == number
             assert pool.check()
             assert pool.running == 1
             steps.release()
@@ -431,7 +431,7 @@ def test_closing_a_pool_during_additions_runs_or_returns_each_piece_once() -> No
         begin = threading.Barrier(4)
 
         def add() -> None:
-            begin.wait(PATIENCE)  # noqa: B023
+            begin.wait(TIMEOUT)  # noqa: B023
             for _ in range(200):
                 number = next(numbers)  # noqa: B023
                 try:
@@ -443,11 +443,11 @@ def test_closing_a_pool_during_additions_runs_or_returns_each_piece_once() -> No
         threads = [threading.Thread(target=add) for _ in range(3)]
         for thread in threads:
             thread.start()
-        begin.wait(PATIENCE)
+        begin.wait(TIMEOUT)
         returned = pool.close()
         for thread in threads:
             thread.join()
-        pool.join(PATIENCE)
+        pool.join(TIMEOUT)
         assert not any(thread.is_alive() for thread in pool._threads)
         # Work added during the closing is here, unless it was done or returned.
         left = pool.close()

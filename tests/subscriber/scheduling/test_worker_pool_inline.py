@@ -13,7 +13,7 @@ from pullstream.scheduling.pace import FAST_CALLBACK
 from pullstream.scheduling.stall_monitor import QUIET_CHECKS
 from pullstream.scheduling.worker_pool import WorkerPool
 from tests.subscriber.pools import Load, Slow, Watched, brisk_pool, pool_of
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 WORKERS = 3
 
@@ -43,11 +43,11 @@ class Visitor:
         done = threading.Event()
         self.tell(task)
         self.tell(done.set)
-        assert done.wait(PATIENCE)
+        assert done.wait(TIMEOUT)
 
     def leave(self) -> None:
         self._tasks.put(None)
-        self.thread.join(PATIENCE)
+        self.thread.join(TIMEOUT)
 
     def _relieve(self) -> None:
         if self.cannot_be_relieved:
@@ -92,7 +92,7 @@ def occupy(pool: WorkerPool, visitor: Visitor, pieces: Iterable[object] = (None,
     """Return a slow callback in which the inline caller has begun the first of these pieces."""
     slow = Slow()
     visitor.tell(lambda: pool.add(slow, pieces, may_wait=True))
-    assert slow.begun.acquire(timeout=PATIENCE)
+    assert slow.begun.acquire(timeout=TIMEOUT)
     return slow
 
 
@@ -125,7 +125,7 @@ def test_an_inline_caller_that_must_not_block_leaves_its_work_to_the_workers(
         pool.add(note, [None])
 
     visitor.do(add)
-    assert slow.begun.acquire(timeout=PATIENCE)
+    assert slow.begun.acquire(timeout=TIMEOUT)
     eventually(lambda: bool(note.threads) or bool(pool.check() and False))
     slow.release.set()
     assert visitor.thread not in note.threads
@@ -188,7 +188,7 @@ def test_work_of_an_inline_caller_goes_to_the_next_worker_while_one_is_slow(
     pool._stall.is_watched = False
     slow, note = Slow(), Noted()
     pool.add(slow, [None])
-    assert slow.begun.acquire(timeout=PATIENCE)
+    assert slow.begun.acquire(timeout=TIMEOUT)
     visitor.do(lambda: pool.add(note, [None], may_wait=True))
     eventually(lambda: bool(note.threads))
     assert note.threads[0] is not visitor.thread
@@ -213,7 +213,7 @@ def test_an_inline_caller_leaves_its_work_to_an_awake_worker(
     """The awake worker takes the work later."""
     slow, note = Slow(), Noted()
     pool.add(slow, [None])
-    assert slow.begun.acquire(timeout=PATIENCE)
+    assert slow.begun.acquire(timeout=TIMEOUT)
     visitor.do(lambda: pool.add(note, [None], may_wait=True))
     assert note.threads == []
     slow.release.set()
@@ -285,13 +285,13 @@ def test_an_inline_caller_that_makes_progress_is_not_relieved(
 
     def step(left: int) -> None:
         begun.release()
-        assert steps.acquire(timeout=PATIENCE)
+        assert steps.acquire(timeout=TIMEOUT)
         if left:
             pool.add(step, [left - 1])
 
     visitor.tell(lambda: pool.add(step, [3], may_wait=True))
     for _ in range(4):
-        assert begun.acquire(timeout=PATIENCE)
+        assert begun.acquire(timeout=TIMEOUT)
         assert pool.check()
         steps.release()
     visitor.do(lambda: None)
@@ -334,7 +334,7 @@ def test_an_inline_caller_counts_towards_the_limit_of_concurrent_callbacks(
     pool.check()
     pool.check()
     for _ in range(WORKERS - 1):
-        assert slow.begun.acquire(timeout=PATIENCE)
+        assert slow.begun.acquire(timeout=TIMEOUT)
     assert (pool.running, pool.waiting) == (WORKERS, 10 - WORKERS)
     assert not slow.begun.acquire(timeout=0.05)
     slow.release.set()
@@ -350,10 +350,10 @@ def test_waiting_work_begins_when_a_relieved_inline_caller_leaves(
     pool.check()
     pool.add(others, range(WORKERS))
     for _ in range(WORKERS - 1):
-        assert others.begun.acquire(timeout=PATIENCE)
+        assert others.begun.acquire(timeout=TIMEOUT)
     assert not others.begun.acquire(timeout=0.05)
     first.release.set()
-    assert others.begun.acquire(timeout=PATIENCE)
+    assert others.begun.acquire(timeout=TIMEOUT)
     others.release.set()
 
 
@@ -382,7 +382,7 @@ def test_work_added_while_an_inline_caller_leaves_is_done(
         def end(self) -> bool:
             other = threading.Thread(target=pool.add, args=(note, [None]))
             other.start()
-            other.join(PATIENCE)
+            other.join(TIMEOUT)
             return super().end()
 
     visitor.inline_run = lambda: LateWork(lambda: None)  # type: ignore[method-assign]
@@ -407,7 +407,7 @@ def test_the_stall_monitor_keeps_a_pool_whose_inline_caller_just_arrives(
         del pool._first
         found = first()
         visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
-        assert slow.begun.acquire(timeout=PATIENCE)
+        assert slow.begun.acquire(timeout=TIMEOUT)
         return found  # type: ignore[return-value]
 
     pool._first = too_early  # type: ignore[method-assign]
@@ -429,13 +429,13 @@ def test_a_closed_pool_waits_for_an_inline_caller_in_a_callback(
         slow(piece)
 
     visitor.tell(lambda: pool.add(callback, range(3), may_wait=True))
-    assert slow.begun.acquire(timeout=PATIENCE)
-    assert here.get(timeout=PATIENCE)
+    assert slow.begun.acquire(timeout=TIMEOUT)
+    assert here.get(timeout=TIMEOUT)
     assert pool.close() == [1, 2]
     pool.join(0.05)
     assert pool.running == 1
     slow.release.set()
-    pool.join(PATIENCE)
+    pool.join(TIMEOUT)
     assert pool.running == 0
 
 

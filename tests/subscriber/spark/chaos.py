@@ -15,7 +15,7 @@ from .ingester import Ingester
 from .stage import SUBSCRIPTION, publish, subscribed
 
 # The seconds that the query may take to make progress on a busy machine.
-PATIENCE = 180.0
+TIMEOUT = 180.0
 
 
 class Chaos:
@@ -112,13 +112,13 @@ class Chaos:
         """
         tick = threading.Event()
         goal = len(self._ingester.committed()) + batches
-        for _ in range(int(PATIENCE / 0.05)):
+        for _ in range(int(TIMEOUT / 0.05)):
             if len(self._ingester.committed()) >= goal or not self._broker.backlog(SUBSCRIPTION):
                 break
             assert self._ingester.runs, self._ingester.log()[-3000:]
             tick.wait(0.05)
         else:
-            raise AssertionError(f"no batch in {PATIENCE} s: {self._ingester.log()[-3000:]}")
+            raise AssertionError(f"no batch in {TIMEOUT} s: {self._ingester.log()[-3000:]}")
         tick.wait(self._dice.uniform(0, more))
 
     def judge_acks(self) -> None:
@@ -133,7 +133,7 @@ class Chaos:
         self._ingester.close()
         self.judge_acks()
         self._ingester.start(available_now=True)
-        assert self._ingester.wait(PATIENCE) == 0, self._ingester.log()[-3000:]
+        assert self._ingester.wait(TIMEOUT) == 0, self._ingester.log()[-3000:]
         batches = self._ingester.batches()
         counts = Counter(one for ids in batches.values() for one in ids)
         lost = set(self._ids) - counts.keys()

@@ -14,7 +14,7 @@ from pullstream.streaming.dispatcher import Dispatcher
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.subscriber.streaming.fakes import PATIENCE, Server, ids, received
+from tests.subscriber.streaming.fakes import TIMEOUT, Server, ids, received
 
 
 class CountingClock(ManualClock):
@@ -94,7 +94,7 @@ class Rig:
     def settle(self) -> None:
         """Return when the dispatcher has handled everything added before."""
         self.message("settle").drop()
-        while "settle" not in self.finished.get(timeout=PATIENCE).dropped:
+        while "settle" not in self.finished.get(timeout=TIMEOUT).dropped:
             pass
 
     def message(self, ack_id: str) -> Message:

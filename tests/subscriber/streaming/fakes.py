@@ -17,10 +17,10 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.failed_call import FailedCall
 
 # In seconds. Longer than any step that works.
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
-def eventually(condition: Callable[[], bool], timeout: float = PATIENCE) -> None:
+def eventually(condition: Callable[[], bool], timeout: float = TIMEOUT) -> None:
     """Return when `condition` holds. For events without a notification."""
     deadline = SYSTEM_CLOCK.monotonic() + timeout
     pause = threading.Event()
@@ -161,7 +161,7 @@ class Server:
 
     def next_call(self) -> UnaryCall:
         """Return the next call that was begun, or fail if there is none."""
-        return self._calls.get(timeout=PATIENCE)
+        return self._calls.get(timeout=TIMEOUT)
 
     @property
     def calls_waiting(self) -> int:

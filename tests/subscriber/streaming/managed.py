@@ -14,7 +14,7 @@ from pullstream.scheduling.scheduler import Scheduler, ThreadScheduler
 from pullstream.streaming.manager import StreamingPullManager
 from pullstream.streaming.settings import ReleaseAfter, StreamingSettings
 from pullstream_protocol.clock import ManualClock
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 from tests.subscriber.streaming.scripted_stream import ScriptedCalls
 
 SUBSCRIPTION = "projects/p/subscriptions/s"
@@ -59,13 +59,13 @@ class Managed:
 
     def acknowledged(self, count: int) -> list[str]:
         """Return the next acknowledgements that reach the server."""
-        return [self.calls.acknowledged.get(timeout=PATIENCE) for _ in range(count)]
+        return [self.calls.acknowledged.get(timeout=TIMEOUT) for _ in range(count)]
 
     def nacked(self, count: int) -> list[str]:
         """Return the next nacks that reach the server, without the extensions in between."""
         found: list[str] = []
         while len(found) < count:
-            ack_id, seconds = self.calls.modified.get(timeout=PATIENCE)
+            ack_id, seconds = self.calls.modified.get(timeout=TIMEOUT)
             if seconds == 0:
                 found.append(ack_id)
         return found
@@ -74,7 +74,7 @@ class Managed:
         """Stop with a cooperative server, which ends its side at once."""
         self.stream.end_when_half_closed()
         self.future.cancel()
-        self.future.exception(PATIENCE)
+        self.future.exception(TIMEOUT)
 
 
 @contextmanager
@@ -99,13 +99,13 @@ class Gate:
     def __call__(self, message: Message) -> None:
         self.begun.append(message.ack_id)
         self._entered.release()
-        assert self._leave.acquire(timeout=3 * PATIENCE)
+        assert self._leave.acquire(timeout=3 * TIMEOUT)
         self._then(message)
 
     def wait_for(self, count: int = 1) -> None:
         """Return when this many more callbacks have begun."""
         for _ in range(count):
-            assert self._entered.acquire(timeout=PATIENCE)
+            assert self._entered.acquire(timeout=TIMEOUT)
 
     def open(self, count: int = 1) -> None:
         """Let this many callbacks continue."""

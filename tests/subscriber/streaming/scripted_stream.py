@@ -10,7 +10,7 @@ from pullstream.streaming.ack_requests import AckRequest
 from pullstream_protocol.errors import Cancelled, RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.failed_call import FailedCall
-from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, received
+from tests.subscriber.streaming.fakes import TIMEOUT, UnaryCall, received
 
 PONG = pubsub.StreamingPullResponse()
 PONG.subscription_properties.SetInParent()
@@ -157,11 +157,11 @@ class ScriptedCalls:
 
     def next_extension(self) -> tuple[list[str], UnaryCall]:
         """Return the next deadline change that waits for the test's answer, or fail without one."""
-        return self._unanswered.get(timeout=PATIENCE)
+        return self._unanswered.get(timeout=TIMEOUT)
 
     def next_stream(self) -> ScriptedStream:
         """Return the next stream that the client opened, or fail without one."""
-        return self._streams.get(timeout=PATIENCE)
+        return self._streams.get(timeout=TIMEOUT)
 
     @property
     def streams_waiting(self) -> int:

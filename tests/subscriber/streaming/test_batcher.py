@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pullstream.message import Message
 from pullstream.streaming.batcher import Batcher
 from pullstream_protocol.clock import ManualClock
-from tests.subscriber.streaming.fakes import PATIENCE, ids, response
+from tests.subscriber.streaming.fakes import TIMEOUT, ids, response
 
 
 def test_the_receiver_of_a_batch_may_add_messages_to_the_next_batch() -> None:
@@ -25,7 +25,7 @@ def test_the_receiver_of_a_batch_may_add_messages_to_the_next_batch() -> None:
 
     batcher = Batcher(ManualClock(), max_messages=2, max_latency=5.0, ready=ready)
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(batcher.add, response("a", "b")[1]).result(PATIENCE)
+        thread.submit(batcher.add, response("a", "b")[1]).result(TIMEOUT)
     assert taken == [["a", "b"], ["1a", "1b"], ["2a", "2b"]]
 
 

@@ -17,7 +17,7 @@ from pullstream.streaming.callbacks import CallbackRunner
 from pullstream.streaming.failed_key import FIRST_WAIT
 from pullstream.streaming.messages_on_hold import MessagesOnHold
 from pullstream_protocol.clock import ManualClock
-from tests.subscriber.streaming.fakes import PATIENCE, ids, message
+from tests.subscriber.streaming.fakes import TIMEOUT, ids, message
 
 
 class ByHand(Scheduler):
@@ -388,7 +388,7 @@ def test_release_after_ack_delays_the_next_message_of_a_key_until_the_dispositio
     if elsewhere:
         thread = threading.Thread(target=rig.settle, args=(first,))
         thread.start()
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     else:
         rig.settle(first)
     assert rig.scheduler.names == ["2"]
@@ -444,20 +444,20 @@ def test_a_race_of_callback_end_and_disposition_starts_the_next_message_once() -
 
     def settle() -> None:
         for _ in range(rounds):
-            begin.wait(PATIENCE)
+            begin.wait(TIMEOUT)
             rig.settle(current[0])
-            end.wait(PATIENCE)
+            end.wait(TIMEOUT)
 
     thread = threading.Thread(target=settle)
     thread.start()
     messages = rig.receive(*map(str, range(rounds + 1)))
     for number in range(rounds):
         current[:] = [messages[number]]
-        begin.wait(PATIENCE)
+        begin.wait(TIMEOUT)
         rig.scheduler.run_next()
-        end.wait(PATIENCE)
+        end.wait(TIMEOUT)
         assert rig.scheduler.names == [str(number + 1)]
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
 
 
 @pytest.mark.parametrize("release_after_ack", [False, True])

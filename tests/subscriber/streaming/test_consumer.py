@@ -15,7 +15,7 @@ from pullstream.streaming.stream import ReceivedResponse, Response, ResumingStre
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 from tests.subscriber.streaming.scripted_stream import PONG, ScriptedCalls
 
 
@@ -61,8 +61,8 @@ def test_the_consumer_passes_on_each_response_in_order_on_its_own_thread(rig: Ri
     """Responses are passed on in order, on the consumer's own thread."""
     rig.call.respond(PONG)
     rig.call.deliver("a")
-    assert rig.responses.get(timeout=PATIENCE) == PONG
-    assert len(rig.responses.get(timeout=PATIENCE).received_messages) == 1
+    assert rig.responses.get(timeout=TIMEOUT) == PONG
+    assert len(rig.responses.get(timeout=TIMEOUT).received_messages) == 1
 
 
 def test_a_paused_consumer_reads_no_response_until_it_is_resumed(rig: Rig) -> None:
@@ -77,19 +77,19 @@ def test_a_paused_consumer_reads_no_response_until_it_is_resumed(rig: Rig) -> No
     rig.consumer._background._on_response = pause
     for _ in range(3):
         rig.call.respond(PONG)
-    assert in_hand.wait(PATIENCE)
+    assert in_hand.wait(TIMEOUT)
     for expected in (1, 2):
-        assert rig.responses.get(timeout=PATIENCE) == PONG
+        assert rig.responses.get(timeout=TIMEOUT) == PONG
         assert rig.call._inputs.qsize() == 3 - expected
         rig.consumer.resume()
-    assert rig.responses.get(timeout=PATIENCE) == PONG
+    assert rig.responses.get(timeout=TIMEOUT) == PONG
     rig.consumer.resume()
 
 
 def test_the_consumer_reports_the_end_of_its_stream_once_with_its_cause(rig: Rig) -> None:
     """The report is the last step of the thread."""
     rig.call.end(NotFound("gone"))
-    assert isinstance(rig.ends.get(timeout=PATIENCE), NotFound)
+    assert isinstance(rig.ends.get(timeout=TIMEOUT), NotFound)
     rig.consumer.stop()
     assert rig.ends.empty()
     assert not rig.consumer._background.is_active
@@ -100,7 +100,7 @@ def test_stopping_the_consumer_lets_the_server_end_the_stream(rig: Rig) -> None:
     rig.call.end_when_half_closed()
     rig.consumer.stop()
     rig.consumer.stop()
-    assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
+    assert isinstance(rig.ends.get(timeout=TIMEOUT), StreamEnded)
     assert not rig.call.cancelled
 
 
@@ -110,14 +110,14 @@ def test_stopping_the_consumer_cancels_a_stream_that_the_server_does_not_end(
     """The cancellation comes after a short wait."""
     monkeypatch.setattr(consumer_module, "HALF_CLOSE_WAIT", 0.01)
     rig.consumer.stop()
-    assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
+    assert isinstance(rig.ends.get(timeout=TIMEOUT), StreamEnded)
     assert rig.call.cancelled
 
 
 def test_stopping_the_consumer_ends_within_the_given_time(rig: Rig) -> None:
     """The shutdown is nearly out of time. The consumer's own limits are far longer here."""
     rig.consumer.stop(timeout=0.01)
-    assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
+    assert isinstance(rig.ends.get(timeout=TIMEOUT), StreamEnded)
     assert rig.call.cancelled
 
 
@@ -127,7 +127,7 @@ def test_stopping_a_paused_consumer_ends_its_thread(rig: Rig) -> None:
     rig.call.respond(PONG)
     rig.call.end_when_half_closed()
     rig.consumer.stop()
-    assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
+    assert isinstance(rig.ends.get(timeout=TIMEOUT), StreamEnded)
 
 
 def test_a_consumer_that_is_paused_while_it_is_stopped_still_ends(rig: Rig) -> None:
@@ -141,16 +141,16 @@ def test_a_consumer_that_is_paused_while_it_is_stopped_still_ends(rig: Rig) -> N
 
     def pause_late(arrival: ReceivedResponse) -> None:
         in_hand.set()
-        resumed.wait(PATIENCE)
+        resumed.wait(TIMEOUT)
         rig.consumer.pause()
 
     rig.consumer.resume = resume_and_tell  # type: ignore[method-assign]
     rig.consumer._background._on_response = pause_late
     rig.call.respond(PONG)
-    assert in_hand.wait(PATIENCE)
+    assert in_hand.wait(TIMEOUT)
     rig.call.end_when_half_closed()
     rig.consumer.stop()
-    assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
+    assert isinstance(rig.ends.get(timeout=TIMEOUT), StreamEnded)
 
 
 def test_an_error_of_the_response_handler_ends_the_streaming_call(
@@ -163,7 +163,7 @@ def test_an_error_of_the_response_handler_ends_the_streaming_call(
 
     rig.consumer._background._on_response = fail
     rig.call.respond(PONG)
-    assert isinstance(rig.ends.get(timeout=PATIENCE), RuntimeError)
+    assert isinstance(rig.ends.get(timeout=TIMEOUT), RuntimeError)
     monkeypatch.setattr(consumer_module, "HALF_CLOSE_WAIT", 0.01)
     rig.consumer.stop()
     assert rig.call.cancelled
@@ -183,7 +183,7 @@ class Callback:
     def __call__(self, arrival: ReceivedResponse) -> None:
         inline_run = self._rig.consumer.inline_run()
         self.inline_runs.put(inline_run)
-        assert self.may_end.wait(PATIENCE)
+        assert self.may_end.wait(TIMEOUT)
         if inline_run is not None:
             inline_run.end()
 
@@ -201,7 +201,7 @@ def callback(rig: Rig) -> Iterator[Callback]:
 
 
 def relieved(callback: Callback) -> InlineRun:
-    inline_run = callback.inline_runs.get(timeout=PATIENCE)
+    inline_run = callback.inline_runs.get(timeout=TIMEOUT)
     assert inline_run is not None
     assert inline_run.relieve()
     return inline_run
@@ -220,12 +220,12 @@ def test_a_reader_thread_blocked_in_a_callback_is_replaced_by_another(
     assert held_up is not None
     relieved(callback)
     rig.call.respond(PONG)
-    assert rig.responses.get(timeout=PATIENCE) == PONG
+    assert rig.responses.get(timeout=TIMEOUT) == PONG
     callback.may_end.set()
-    held_up.join(PATIENCE)
+    held_up.join(TIMEOUT)
     assert not held_up.is_alive()
     rig.call.respond(PONG)
-    assert rig.responses.get(timeout=PATIENCE) == PONG
+    assert rig.responses.get(timeout=TIMEOUT) == PONG
     assert rig.ends.empty()
 
 
@@ -233,10 +233,10 @@ def test_a_reader_thread_whose_inline_run_ends_before_the_relief_reads_on(
     rig: Rig, callback: Callback
 ) -> None:
     """The inline run is over, so the relief comes too late."""
-    inline_run = callback.inline_runs.get(timeout=PATIENCE)
+    inline_run = callback.inline_runs.get(timeout=TIMEOUT)
     callback.may_end.set()
     rig.call.respond(PONG)
-    assert callback.inline_runs.get(timeout=PATIENCE) is not None
+    assert callback.inline_runs.get(timeout=TIMEOUT) is not None
     assert inline_run is not None
     assert not inline_run.relieve()
 
@@ -252,7 +252,7 @@ def test_a_replacement_reader_thread_inherits_the_pause_of_flow_control(
     with pytest.raises(queue.Empty):
         rig.responses.get(timeout=0.05)
     rig.consumer.resume()
-    assert rig.responses.get(timeout=PATIENCE) == PONG
+    assert rig.responses.get(timeout=TIMEOUT) == PONG
 
 
 def test_a_replacement_reader_thread_can_be_replaced_too(rig: Rig, callback: Callback) -> None:
@@ -262,7 +262,7 @@ def test_a_replacement_reader_thread_can_be_replaced_too(rig: Rig, callback: Cal
     rig.call.respond(PONG)
     relieved(callback)
     rig.call.respond(PONG)
-    assert rig.responses.get(timeout=PATIENCE) == PONG
+    assert rig.responses.get(timeout=TIMEOUT) == PONG
 
 
 def test_a_failing_replaced_reader_leaves_the_stream_to_the_new_reader(
@@ -276,16 +276,16 @@ def test_a_failing_replaced_reader_leaves_the_stream_to_the_new_reader(
 
     rig.consumer._on_response = rig.receive
     callback.may_end.set()
-    assert callback.inline_runs.get(timeout=PATIENCE) is not None
+    assert callback.inline_runs.get(timeout=TIMEOUT) is not None
     callback.may_end.clear()
     rig.consumer._background._on_response = fail
     rig.call.respond(PONG)
     relieved(callback)
     callback.may_end.set()
-    assert isinstance(rig.ends.get(timeout=PATIENCE), RuntimeError)
+    assert isinstance(rig.ends.get(timeout=TIMEOUT), RuntimeError)
     assert not rig.call.cancelled
     rig.call.respond(PONG)
-    assert rig.responses.get(timeout=PATIENCE) == PONG
+    assert rig.responses.get(timeout=TIMEOUT) == PONG
 
 
 def test_stopping_the_consumer_does_not_wait_for_a_replaced_reader_thread(
@@ -295,7 +295,7 @@ def test_stopping_the_consumer_does_not_wait_for_a_replaced_reader_thread(
     relieved(callback)
     rig.call.end_when_half_closed()
     rig.consumer.stop()
-    assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
+    assert isinstance(rig.ends.get(timeout=TIMEOUT), StreamEnded)
     callback.may_end.set()
     with pytest.raises(queue.Empty):
         rig.ends.get(timeout=0.05)

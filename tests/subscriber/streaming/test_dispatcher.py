@@ -20,7 +20,7 @@ from pullstream.streaming.outbox import MAX_IDS
 from pullstream_protocol.errors import FailedPrecondition
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig, Settled
-from tests.subscriber.streaming.fakes import PATIENCE, ClosedServer, Server
+from tests.subscriber.streaming.fakes import TIMEOUT, ClosedServer, Server
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def rig() -> Iterator[Rig]:
 def test_the_dispatcher_reports_and_sends_an_acknowledgement(rig: Rig) -> None:
     """The leases are released at once, without waiting for the server's answer."""
     rig.message("a").ack()
-    assert rig.finished.get(timeout=PATIENCE) == Settled(acked=("a",))
+    assert rig.finished.get(timeout=TIMEOUT) == Settled(acked=("a",))
     call = rig.server.next_call()
     assert (call.request.is_ack, call.request.ack_ids) == (True, ["a"])
     call.answer()
@@ -45,7 +45,7 @@ def test_the_dispatcher_takes_many_acknowledgements_at_once(rig: Rig) -> None:
     for number in range(2):
         names = [f"{number}-{name}" for name in "abc"]
         rig.dispatcher.ack_all([rig.message(name) for name in names])
-        assert rig.finished.get(timeout=PATIENCE) == Settled(acked=tuple(names))
+        assert rig.finished.get(timeout=TIMEOUT) == Settled(acked=tuple(names))
         call = rig.server.next_call()
         assert (call.request.is_ack, call.request.ack_ids) == (True, names)
         call.answer()
@@ -54,17 +54,17 @@ def test_the_dispatcher_takes_many_acknowledgements_at_once(rig: Rig) -> None:
 def test_each_disposition_sends_the_request_of_its_kind(rig: Rig) -> None:
     """A nack is a deadline of 0, a drop sends nothing, and an extension settles nothing."""
     rig.message("nacked").nack()
-    assert rig.finished.get(timeout=PATIENCE) == Settled(nacked=("nacked",))
+    assert rig.finished.get(timeout=TIMEOUT) == Settled(nacked=("nacked",))
     assert rig.server.next_call().request.seconds == 0
     rig.message("later").nack(delay=20)
-    assert rig.finished.get(timeout=PATIENCE) == Settled(nacked=("later",))
+    assert rig.finished.get(timeout=TIMEOUT) == Settled(nacked=("later",))
     request = rig.server.next_call().request
     assert (request.seconds, request.ack_ids) == (20, ["later"])
     rig.message("extended").modify_ack_deadline(30)
     request = rig.server.next_call().request
     assert (request.seconds, request.ack_ids) == (30, ["extended"])
     rig.message("dropped").drop()
-    assert rig.finished.get(timeout=PATIENCE) == Settled(dropped=("dropped",))
+    assert rig.finished.get(timeout=TIMEOUT) == Settled(dropped=("dropped",))
     rig.dispatcher.extend_leases(["leased", "too"], 15)
     request = rig.server.next_call().request
     assert (request.seconds, request.ack_ids) == (15, ["leased", "too"])
@@ -148,7 +148,7 @@ def test_dispositions_share_a_request_until_a_tracked_one_is_sent_at_once(
     call = rig.server.next_call()
     assert call.request.ack_ids == [str(number) for number in range(11)]
     call.answer()
-    rig.dispatcher.stop(PATIENCE)
+    rig.dispatcher.stop(TIMEOUT)
     assert future.result(timeout=0) is AcknowledgeStatus.SUCCESS
 
 
@@ -162,7 +162,7 @@ def test_an_ack_future_succeeds_only_after_the_servers_answer(rig: Rig, exactly_
     call = rig.server.next_call()
     assert not future.done()
     call.answer()
-    assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert future.result(TIMEOUT) is AcknowledgeStatus.SUCCESS
 
 
 def test_a_failed_ack_request_is_reported_counted_and_logged_once(
@@ -176,7 +176,7 @@ def test_a_failed_ack_request_is_reported_counted_and_logged_once(
             call = rig.server.next_call()
             sent += len(call.request.ack_ids)
             call.answer(FailedCall(grpc.StatusCode.PERMISSION_DENIED, "not yours"))
-        errors = [future.exception(PATIENCE) for future in futures]
+        errors = [future.exception(TIMEOUT) for future in futures]
         rig.settle()
     assert [str(error) for error in errors] == ["PERMISSION_DENIED: not yours"] * 3
     told = [rig.refused.get_nowait() for _ in range(rig.refused.qsize())]
@@ -201,7 +201,7 @@ def test_the_dispatcher_retries_a_transient_ack_failure_after_its_pause(rig: Rig
     call = rig.server.next_call()
     assert not future.done()
     call.answer()
-    assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert future.result(TIMEOUT) is AcknowledgeStatus.SUCCESS
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
@@ -216,7 +216,7 @@ def test_the_error_of_an_ack_refused_after_a_lost_answer_says_it_may_have_succee
         rig.clock.advance(1)
     invalid = {"a": "PERMANENT_FAILURE_INVALID_ACK_ID"}
     rig.server.next_call().answer_with(FailedPrecondition("old", reason="R", metadata=invalid))
-    error = future.exception(PATIENCE)
+    error = future.exception(TIMEOUT)
     assert isinstance(error, AcknowledgeError)
     rig.settle()
     assert ("may be delivered again" in caplog.text) != is_lost
@@ -239,7 +239,7 @@ def test_a_returned_message_is_reported_as_returned_and_not_as_nacked(rig: Rig) 
     }
     returned: set[str] = set()
     while len(returned) < 2:
-        returned.update(rig.finished.get(timeout=PATIENCE).returned)
+        returned.update(rig.finished.get(timeout=TIMEOUT).returned)
     assert returned == {"a", "b"}
 
 
@@ -250,7 +250,7 @@ def test_the_dispatcher_reports_the_servers_answer_to_a_nack(
     """The server has taken or refused the nack for good. Messages are held until then."""
     rig.message("a").nack(delay=7)
     rig.server.next_call().answer(error)
-    assert rig.nacks.get(timeout=PATIENCE) == (["a"], 7)
+    assert rig.nacks.get(timeout=TIMEOUT) == (["a"], 7)
 
 
 # ---- its listener ------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def test_the_dispatcher_reports_the_duration_of_each_call(rig: Rig) -> None:
     call = rig.server.next_call()
     rig.clock.advance(0.5)
     call.answer(FailedCall(grpc.StatusCode.UNAVAILABLE, "down"))
-    ack_ids, seconds, error = rig.calls_done.get(timeout=PATIENCE)
+    ack_ids, seconds, error = rig.calls_done.get(timeout=TIMEOUT)
     assert (ack_ids, seconds) == (["a"], 0.5)
     assert error is not None
     assert error.message == "down"
@@ -270,7 +270,7 @@ def test_the_dispatcher_reports_the_duration_of_each_call(rig: Rig) -> None:
     call = rig.server.next_call()
     rig.clock.advance(2)
     call.answer()
-    assert rig.calls_done.get(timeout=PATIENCE) == (["a"], 2.0, None)
+    assert rig.calls_done.get(timeout=TIMEOUT) == (["a"], 2.0, None)
     assert rig.refused.empty()
 
 
@@ -287,17 +287,17 @@ def test_a_receipt_request_gets_an_answer_for_each_ack_id(
     named = {"over": "PERMANENT_FAILURE_INVALID_ACK_ID", "busy": "TRANSIENT_FAILURE_X"}
     with caplog.at_level(logging.WARNING):
         call.answer(FailedCall.of(FailedPrecondition("no", reason="R", metadata=named)))
-        confirmed, refused = rig.receipts.get(timeout=PATIENCE)
+        confirmed, refused = rig.receipts.get(timeout=TIMEOUT)
     assert confirmed == []
     assert refused["over"].error_code is AcknowledgeStatus.INVALID_ACK_ID
     assert list(refused) == ["over"]
     again = rig.server.next_call()
     assert again.request.ack_ids == ["ours"]
     again.answer()
-    assert rig.receipts.get(timeout=PATIENCE) == (["ours"], {})
+    assert rig.receipts.get(timeout=TIMEOUT) == (["ours"], {})
     rig.clock.advance(1)
     rig.server.next_call().answer()
-    assert rig.receipts.get(timeout=PATIENCE) == (["busy"], {})
+    assert rig.receipts.get(timeout=TIMEOUT) == (["busy"], {})
     assert (rig.refused.empty(), rig.dispatcher.failures, caplog.records) == (True, 0, [])
 
 
@@ -305,9 +305,9 @@ def test_a_receipt_on_a_closed_channel_counts_as_refused() -> None:
     """The channel is closed, so messages that wait for the answer are refused."""
     rig = Rig(ClosedServer())
     rig.dispatcher.send_receipts(["a"], 60)
-    confirmed, refused = rig.receipts.get(timeout=PATIENCE)
+    confirmed, refused = rig.receipts.get(timeout=TIMEOUT)
     assert (confirmed, list(refused)) == ([], ["a"])
-    rig.dispatcher.stop(PATIENCE)
+    rig.dispatcher.stop(TIMEOUT)
 
 
 LATE_DECISIONS: list[Callable[[Message], AckFuture]] = [
@@ -332,11 +332,11 @@ def test_a_disposition_after_the_lease_was_given_up_gets_the_servers_answer(
         assert not future.done()
         if refusal is None:
             call.answer()
-            assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+            assert future.result(TIMEOUT) is AcknowledgeStatus.SUCCESS
         else:
             named = {"late": refusal}
             call.answer_with(FailedPrecondition("over", reason="R", metadata=named))
-            error = future.exception(PATIENCE)
+            error = future.exception(TIMEOUT)
             assert isinstance(error, AcknowledgeError)
             assert error.error_code is AcknowledgeStatus.INVALID_ACK_ID
             assert not error.may_have_succeeded
@@ -361,7 +361,7 @@ def test_settling_a_batch_also_settles_messages_that_lost_their_lease(rig: Rig) 
         lost.settled, settled.settled = Disposition.LOST, Disposition.DROP
         settle(MessageBatch([lost, settled]))
         assert rig.server.next_call().request.ack_ids == ["lost"]
-        assert getattr(rig.finished.get(timeout=PATIENCE), disposition) == ("lost",)
+        assert getattr(rig.finished.get(timeout=TIMEOUT), disposition) == ("lost",)
 
 
 # ---- acknowledgements have their own path --------------------------------------------------------
@@ -372,8 +372,8 @@ def test_the_dispatcher_misses_no_acknowledgement_made_as_its_thread_falls_aslee
     rig = Rig(Server(automatic=True))
     for number in range(2_000):
         rig.message(str(number)).ack()
-        assert rig.finished.get(timeout=PATIENCE) == Settled(acked=(str(number),))
-    rig.dispatcher.stop(PATIENCE)
+        assert rig.finished.get(timeout=TIMEOUT) == Settled(acked=(str(number),))
+    rig.dispatcher.stop(TIMEOUT)
 
 
 def test_acknowledgements_made_by_many_threads_are_each_sent_once() -> None:
@@ -382,7 +382,7 @@ def test_acknowledgements_made_by_many_threads_are_each_sent_once() -> None:
     begin = threading.Barrier(4)
 
     def acknowledge(name: str) -> None:
-        begin.wait(PATIENCE)
+        begin.wait(TIMEOUT)
         for number in range(2_000):
             rig.message(f"{name}{number}").ack()
 
@@ -391,7 +391,7 @@ def test_acknowledgements_made_by_many_threads_are_each_sent_once() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    rig.dispatcher.stop(PATIENCE)
+    rig.dispatcher.stop(TIMEOUT)
     sent = []
     while rig.server.calls_waiting:
         sent += rig.server.next_call().request.ack_ids

@@ -15,7 +15,7 @@ from pullstream.streaming import dispatcher as dispatcher_module
 from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig
-from tests.subscriber.streaming.fakes import PATIENCE, ClosedServer, Server, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, ClosedServer, Server, eventually
 
 
 def test_dispatcher_stop_sends_remaining_requests_and_waits_for_their_answers() -> None:
@@ -25,10 +25,10 @@ def test_dispatcher_stop_sends_remaining_requests_and_waits_for_their_answers() 
     call = rig.server.next_call()
     rig.message("b").ack()
     with ThreadPoolExecutor(1) as pool:
-        stopping = pool.submit(rig.dispatcher.stop, PATIENCE)
+        stopping = pool.submit(rig.dispatcher.stop, TIMEOUT)
         rig.server.next_call().answer()
         call.answer()
-        stopping.result(PATIENCE)
+        stopping.result(TIMEOUT)
     assert future.result(timeout=0) is AcknowledgeStatus.SUCCESS
     assert not rig.dispatcher._thread.is_alive()
     assert rig.clock._wakers == []
@@ -46,10 +46,10 @@ def test_an_acknowledgement_in_the_last_done_callback_is_resolved_by_dispatcher_
     rig.message("a").ack_with_response().add_done_callback(acknowledge_more)
     call = rig.server.next_call()
     with ThreadPoolExecutor(1) as pool:
-        stopping = pool.submit(rig.dispatcher.stop, PATIENCE)
+        stopping = pool.submit(rig.dispatcher.stop, TIMEOUT)
         eventually(lambda: rig.dispatcher._phase.value == "flushing")
         call.answer()
-        stopping.result(PATIENCE)
+        stopping.result(TIMEOUT)
     assert isinstance(late[0].exception(timeout=0), AcknowledgeError)
 
 
@@ -80,7 +80,7 @@ def test_dispatcher_stop_gives_up_hanging_calls_and_resolves_every_future(
     assert "before the server confirmed 11 messages" in caplog.text
     assert "outcomes of 1 messages" in caplog.text
     assert rig.dispatcher.failures == 12
-    abandoned = rig.abandoned.get(timeout=PATIENCE)
+    abandoned = rig.abandoned.get(timeout=TIMEOUT)
     assert set(abandoned.values()) == set(errors)
 
 
@@ -91,7 +91,7 @@ def test_dispatcher_stop_counts_an_answer_that_came_before_the_end() -> None:
 
     def block(future: object) -> None:
         blocked.set()
-        release.wait(PATIENCE)
+        release.wait(TIMEOUT)
 
     first = rig.message("first").ack_with_response()
     first.add_done_callback(block)
@@ -99,14 +99,14 @@ def test_dispatcher_stop_counts_an_answer_that_came_before_the_end() -> None:
     second = rig.message("second").ack_with_response()
     other = rig.server.next_call()
     call.answer()
-    assert blocked.wait(PATIENCE)
+    assert blocked.wait(TIMEOUT)
     with ThreadPoolExecutor(1) as pool:
         stopping = pool.submit(rig.dispatcher.stop, 0.0)
         eventually(lambda: rig.dispatcher._inbox._queue.qsize() == 2)
         other.answer()
         release.set()
-        stopping.result(PATIENCE)
-    assert second.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+        stopping.result(TIMEOUT)
+    assert second.result(TIMEOUT) is AcknowledgeStatus.SUCCESS
     assert rig.dispatcher.failures == 0
 
 
@@ -117,7 +117,7 @@ def test_dispatcher_stop_does_not_wait_for_a_closed_channel(
     rig = Rig(ClosedServer())
     future = rig.message("a").ack_with_response()
     with caplog.at_level(logging.WARNING):
-        rig.dispatcher.stop(timeout=PATIENCE)
+        rig.dispatcher.stop(timeout=TIMEOUT)
     assert not rig.dispatcher._thread.is_alive()
     assert "closed channel" in str(future.exception(timeout=0))
     assert rig.dispatcher.failures == 1
@@ -127,8 +127,8 @@ def test_dispositions_after_dispatcher_stop_are_refused_with_an_error() -> None:
     """A late callback gets an error from `ack_with_response`, and none from `ack`."""
     rig = Rig(Server(automatic=True))
     late = rig.message("late")
-    rig.dispatcher.stop(timeout=PATIENCE)
-    rig.dispatcher.stop(timeout=PATIENCE)
+    rig.dispatcher.stop(timeout=TIMEOUT)
+    rig.dispatcher.stop(timeout=TIMEOUT)
     late.ack()
     error = late.ack_with_response().exception(timeout=0)
     assert isinstance(error, AcknowledgeError)
@@ -151,7 +151,7 @@ def test_dispositions_that_race_with_dispatcher_stop_all_resolve() -> None:
     for thread in threads:
         thread.start()
     begin.wait()
-    rig.dispatcher.stop(timeout=PATIENCE)
+    rig.dispatcher.stop(timeout=TIMEOUT)
     for thread in threads:
         thread.join()
     assert len(futures) == 2000
@@ -170,16 +170,16 @@ def test_a_done_callback_that_blocks_does_not_hang_dispatcher_stop(
     def block(future: object) -> None:
         knows_itself.append(rig.dispatcher.runs_here())
         here.set()
-        release.wait(PATIENCE)
+        release.wait(TIMEOUT)
 
     future = rig.message("a").ack_with_response()
     future.add_done_callback(block)
     rig.server.next_call().answer()
-    assert here.wait(PATIENCE)
+    assert here.wait(TIMEOUT)
     rig.dispatcher.stop(timeout=0.0)
     assert rig.dispatcher._thread.is_alive()
     release.set()
-    rig.dispatcher._thread.join(PATIENCE)
+    rig.dispatcher._thread.join(TIMEOUT)
     assert not rig.dispatcher._thread.is_alive()
     assert knows_itself == [True]
     assert not rig.dispatcher.runs_here()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pullstream_protocol.errors import FailedPrecondition, Unavailable
-from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, UnaryCall, eventually
 from tests.subscriber.streaming.managed import Gate, Managed
 from tests.subscriber.streaming.scripted_stream import PONG
 from tests.subscriber.test_hooks import Told
@@ -59,7 +59,7 @@ def refuse_first_of_two(once: Once) -> None:
 def test_an_exactly_once_callback_waits_for_the_answer_to_its_receipt(once: Once) -> None:
     """The receipt has the stream's ack deadline, which the answer confirms."""
     call = once.deliver("a", "b")
-    assert once.calls.modified.get(timeout=PATIENCE) == ("a", 60)
+    assert once.calls.modified.get(timeout=TIMEOUT) == ("a", 60)
     assert once.told.next("received")[1] == ["a", "b"]
     assert (once.gate.begun, once.future.statistics().waiting) == ([], 0)
     call.answer()
@@ -207,7 +207,7 @@ def test_a_shutdown_returns_messages_that_wait_for_their_receipt() -> None:
     running.future.cancel()
     assert sorted(running.nacked(2)) == ["a", "b"]
     call.answer()
-    assert running.future.result(PATIENCE) is True
+    assert running.future.result(TIMEOUT) is True
     assert running.gate.begun == []
     assert running.future.statistics().leased == 0
 
@@ -220,15 +220,15 @@ def test_a_receipt_answered_during_a_drain_does_not_shorten_the_drain() -> None:
     call = running.deliver("late", ordering=False)
     running.stream.end_when_half_closed()
     with ThreadPoolExecutor(1) as pool:
-        closing = pool.submit(running.future.close, PATIENCE, "drain")
+        closing = pool.submit(running.future.close, TIMEOUT, "drain")
         eventually(lambda: "pullstream-drain" in {one.name for one in threading.enumerate()})
         call.answer()
         # The same thread takes this answer after the first one.
         running.calls.answers_extensions = True
         one = running.manager._in_flight.leaser.leased_messages()[0]
-        assert one.modify_ack_deadline_with_response(30).result(PATIENCE)
+        assert one.modify_ack_deadline_with_response(30).result(TIMEOUT)
         assert running.future.running()
         running.gate.open()
-        assert closing.result(PATIENCE) is True
+        assert closing.result(TIMEOUT) is True
     assert running.acknowledged(1) == ["a"]
     assert running.nacked(1) == ["late"]

@@ -10,7 +10,7 @@ import pytest
 
 from pullstream.streaming.heartbeater import PING_EVERY, PONG_WITHIN, Heartbeater
 from pullstream_protocol.clock import ManualClock
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 from tests.threads import started_since
 
 
@@ -28,7 +28,7 @@ class Watched:
         self.heartbeater.start()
 
     def next(self) -> str:
-        return self.done.get(timeout=PATIENCE)
+        return self.done.get(timeout=TIMEOUT)
 
     def settle(self) -> None:
         """Wait until all earlier reports were handled: a stream opened later is pinged."""

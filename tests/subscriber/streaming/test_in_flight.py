@@ -21,7 +21,7 @@ from pullstream.streaming.settings import StreamingSettings
 from pullstream.streaming.stream import ReceivedResponse
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.subscriber.streaming.fakes import PATIENCE, Server, ids, received
+from tests.subscriber.streaming.fakes import TIMEOUT, Server, ids, received
 
 
 class Waiting(Scheduler):
@@ -124,7 +124,7 @@ def sending(world: World) -> Iterator[None]:
     try:
         yield
     finally:
-        world.in_flight.dispatcher.stop(PATIENCE)
+        world.in_flight.dispatcher.stop(TIMEOUT)
 
 
 def test_received_messages_count_for_flow_control_are_leased_and_run() -> None:

@@ -16,7 +16,7 @@ from pullstream.message import Message
 from pullstream.streaming.lease_table import LeaseWork, Released
 from pullstream.streaming.leaser import Leaser
 from pullstream_protocol.clock import Clock, ManualClock, SystemClock
-from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids, message, response
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually, ids, message, response
 from tests.threads import started_since
 
 
@@ -41,7 +41,7 @@ class Watched:
         return messages
 
     def next_extension(self) -> tuple[list[str], int]:
-        return self.extended.get(timeout=PATIENCE)
+        return self.extended.get(timeout=TIMEOUT)
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def test_the_first_response_wakes_the_leaser_and_later_responses_do_not(
             leaser.remove_leases(watched.add(f"a{number}", at=clock.monotonic()))
             # The clock wakes the leaser, which finds no lease.
             clock.advance(1)
-            looks.get(timeout=PATIENCE)
+            looks.get(timeout=TIMEOUT)
         assert len(woken) == 1
         assert leaser._next_wake == 48
         clock.advance(43)
@@ -136,7 +136,7 @@ def test_the_leaser_gives_up_a_message_after_max_lease_duration() -> None:
     with watching(clock, FlowControl(max_lease_duration=20)) as watched:
         (one,) = watched.add("a", bytes_each=7)
         clock.advance(20)
-        messages, released = watched.given_up.get(timeout=PATIENCE)
+        messages, released = watched.given_up.get(timeout=TIMEOUT)
         assert messages == [one]
         assert released == Released(1, 7)
         assert watched.leaser.remove_leases([one]) == Released(0, 0)

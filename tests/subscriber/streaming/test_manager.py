@@ -13,7 +13,7 @@ from pullstream.exceptions import AcknowledgeStatus
 from pullstream.message import Message
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream_protocol.errors import Unavailable
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.subscriber.streaming.managed import SUBSCRIPTION, Gate, Managed, managed
 
 
@@ -95,7 +95,7 @@ def test_a_subscription_gives_up_after_the_configured_time_without_a_working_str
 
     eventually(keep_breaking)
     assert running.clock.monotonic() >= began + 60.0
-    assert isinstance(running.future.exception(PATIENCE), Unavailable)
+    assert isinstance(running.future.exception(TIMEOUT), Unavailable)
     assert not running.future.cancelled()
     assert running.nacked(1) == ["a"]
     assert running.future.state is SubscriptionState.CLOSED
@@ -110,7 +110,7 @@ def test_statistics_count_every_callback_that_raises() -> None:
     together = threading.Barrier(8)
 
     def fail(message: Message) -> None:
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         raise ValueError("bad")
 
     with managed(fail, workers=8) as running:
@@ -226,7 +226,7 @@ def test_leases_of_messages_left_unread_count_from_the_time_of_possible_sending(
         gate.open()
         gate.wait_for()
         running.clock.advance(8)
-        assert running.calls.modified.get(timeout=PATIENCE) == ("b", 40)
+        assert running.calls.modified.get(timeout=TIMEOUT) == ("b", 40)
         gate.open()
 
 

@@ -13,7 +13,7 @@ from pullstream.hooks import Hooks
 from pullstream.message import Message
 from pullstream.scheduling.scheduler import Scheduler, ThreadScheduler
 from pullstream.streaming import shutdown as shutdown_module
-from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, UnaryCall, eventually
 from tests.subscriber.streaming.managed import Gate, Managed
 from tests.subscriber.streaming.scripted_stream import ScriptedCalls
 from tests.threads import assert_ended_since
@@ -25,7 +25,7 @@ def test_messages_that_arrive_during_the_shutdown_are_returned() -> None:
     running.future.cancel()
     running.stream.deliver("late")
     running.stream.end()
-    assert running.future.result(PATIENCE) is True
+    assert running.future.result(TIMEOUT) is True
     assert running.nacked(1) == ["late"]
     statistics = running.future.statistics()
     assert (statistics.received, statistics.leased, statistics.leased_bytes) == (1, 0, 0)
@@ -44,7 +44,7 @@ def test_a_drain_returns_waiting_messages_before_it_waits_for_running_callbacks(
     assert sorted(running.nacked(2)) == ["held", "waiting"]
     assert running.future.running()
     gate.open()
-    assert running.future.result(PATIENCE) is True
+    assert running.future.result(TIMEOUT) is True
     assert running.acknowledged(1) == ["1"]
     assert running.calls.modified.empty()
 
@@ -56,7 +56,7 @@ def test_a_hook_that_never_returns_does_not_hold_up_the_shutdown() -> None:
     class Stuck(Hooks):
         def extended(self, subscription: str, messages: int, seconds: int) -> None:
             entered.set()
-            assert leave.wait(3 * PATIENCE)
+            assert leave.wait(3 * TIMEOUT)
 
     gate = Gate()
     running = Managed(gate, hooks=[Stuck()])
@@ -64,7 +64,7 @@ def test_a_hook_that_never_returns_does_not_hold_up_the_shutdown() -> None:
     running.stream.deliver("a")
     gate.wait_for()
     running.clock.advance(48)
-    assert entered.wait(PATIENCE)
+    assert entered.wait(TIMEOUT)
     assert running.future.close(timeout=1.0, mode="nack")
     leave.set()
     gate.open()
@@ -86,7 +86,7 @@ def test_a_scheduler_error_on_shutdown_does_not_stop_the_other_shutdown_steps(
     gate.wait_for()
     with caplog.at_level(logging.ERROR):
         running.stop()
-    assert running.future.result(PATIENCE) is True
+    assert running.future.result(TIMEOUT) is True
     assert sorted(running.nacked(2)) == ["a", "b"]
     assert [record.message for record in caplog.records] == ["a step of the shutdown failed"]
     gate.open()
@@ -117,7 +117,7 @@ def test_a_scheduler_that_refuses_messages_ends_the_subscription(
         running = Managed(Message.ack, scheduler=FullAfterOne())
         running.stream.deliver("1", "2", key=key)
         running.stream.end_when_half_closed()
-        error = running.future.exception(PATIENCE)
+        error = running.future.exception(TIMEOUT)
         assert str(error) == "cannot schedule new futures after shutdown"
         assert running.nacked(1) == ["2"]
 
@@ -135,7 +135,7 @@ def test_a_stopped_subscription_leaves_no_thread_and_no_timer(
         if ends:
             running.stream.end_when_half_closed()
         running.future.cancel()
-        assert running.future.result(PATIENCE) is True
+        assert running.future.result(TIMEOUT) is True
         assert_ended_since(before)
         assert running.clock._wakers == []
 

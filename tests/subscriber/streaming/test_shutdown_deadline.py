@@ -12,7 +12,7 @@ import pytest
 from pullstream.futures import ShutdownMode
 from pullstream.streaming.shutdown import ShutdownDeadline
 from pullstream_protocol.clock import ManualClock
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 
 def test_each_shutdown_step_has_its_own_time_without_a_time_limit() -> None:
@@ -99,7 +99,7 @@ class WatchedClock(ManualClock):
         return answer
 
     def wait_for_question(self) -> None:
-        assert self._asked.acquire(timeout=PATIENCE)
+        assert self._asked.acquire(timeout=TIMEOUT)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_the_drain_wait_ends_when_all_callbacks_are_done(waiting: Waiting) -> No
         wait.result(timeout=0.05)
     waiting.done.set()
     waiting.terms.check_again()
-    assert wait.result(PATIENCE) is None
+    assert wait.result(TIMEOUT) is None
     assert waiting.clock._wakers == []
 
 
@@ -134,7 +134,7 @@ def test_the_drain_wait_leaves_time_to_return_the_messages(
     with pytest.raises(futures.TimeoutError):
         wait.result(timeout=0.05)
     waiting.clock.advance(0.2)
-    assert wait.result(PATIENCE) is None
+    assert wait.result(TIMEOUT) is None
     assert waiting.terms.left(99.0) == pytest.approx(reserve - 0.1)
 
 
@@ -142,7 +142,7 @@ def test_the_drain_wait_ends_when_a_nack_shutdown_is_requested(waiting: Waiting)
     """This holds without a time limit too."""
     wait = waiting.begin()
     waiting.terms.tighten("nack", None)
-    assert wait.result(PATIENCE) is None
+    assert wait.result(TIMEOUT) is None
 
 
 def test_the_drain_wait_ends_sooner_when_its_time_limit_is_shortened(waiting: Waiting) -> None:
@@ -152,7 +152,7 @@ def test_the_drain_wait_ends_sooner_when_its_time_limit_is_shortened(waiting: Wa
     with pytest.raises(futures.TimeoutError):
         wait.result(timeout=0.05)
     waiting.terms.tighten("drain", 0.0)
-    assert wait.result(PATIENCE) is None
+    assert wait.result(TIMEOUT) is None
 
 
 def test_the_drain_wait_returns_at_once_if_all_callbacks_are_done() -> None:

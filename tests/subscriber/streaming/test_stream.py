@@ -15,7 +15,7 @@ from pullstream.streaming.stream import PROVEN_AFTER, ResumingStream, StreamEnde
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import BY_CODE, Cancelled, NotFound, RpcError, Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 from tests.subscriber.streaming.scripted_stream import PONG, ScriptedCalls, ScriptedStream
 
 MESSAGES = pubsub.StreamingPullResponse(received_messages=[{"ack_id": "a"}])
@@ -329,7 +329,7 @@ def test_aborting_the_stream_releases_its_reader_without_waiting_for_the_server(
         call = rig.calls.next_stream()
         next(call.requests)
         rig.stream.abort()
-        assert isinstance(reading.exception(PATIENCE), StreamEnded)
+        assert isinstance(reading.exception(TIMEOUT), StreamEnded)
     assert call.cancelled
 
 
@@ -341,9 +341,9 @@ def test_closing_the_stream_ends_a_reconnect_pause() -> None:
     rig.stream_broken = lambda cause: broken.set()  # type: ignore[method-assign]
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(rig.stream.recv)
-        assert broken.wait(PATIENCE)
+        assert broken.wait(TIMEOUT)
         rig.stream.close()
-        assert isinstance(reading.exception(PATIENCE), StreamEnded)
+        assert isinstance(reading.exception(TIMEOUT), StreamEnded)
     assert rig.openings == 1
     assert rig.clock._wakers == []
 

@@ -16,7 +16,7 @@ from pullstream import Message
 from pullstream_emulator import Emulator
 from tests.optional_tools import missing
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Stage, stage
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 from .recorder import Recorder, attributes
 from .test_prometheus import Page
@@ -70,7 +70,7 @@ def test_prometheus_counters_continue_with_the_next_subscription(here: Stage, pa
         eventually(lambda: here.backlog == 0)
         assert page.value("pullstream_leased", SUBSCRIPTION) is not None
         future.cancel()
-        future.result(PATIENCE)
+        future.result(TIMEOUT)
         eventually(lambda: page.value("pullstream_leased", SUBSCRIPTION) is None)
         assert page.value("pullstream_acked_total", SUBSCRIPTION) == expected
 
@@ -161,7 +161,7 @@ def test_telemetry_observes_a_batch_as_one_callback(
         SUBSCRIPTION,
         lambda messages: messages.ack(),
         max_messages=5,
-        max_latency=PATIENCE,
+        max_latency=TIMEOUT,
         hooks=[page.hooks, recorder.hooks],
     )
     here.publish(*(b"%d" % number for number in range(5)))

@@ -14,7 +14,7 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.rpcs import BY_METHOD
 from tests.emulator.event_reader import Refused
 from tests.emulator.v0_client import TOPIC, V0
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 OURS = f"{TOPIC}?project=ours"
 
@@ -134,7 +134,7 @@ def test_a_v0_watch_can_be_opened_over_grpc_only_by_its_creator(
             rpc.path, rpc.request.SerializeToString, rpc.response.FromString
         )
         metadata = (("authorization", f"Bearer {token}"),)
-        call = watch(request, timeout=PATIENCE, metadata=metadata)
+        call = watch(request, timeout=TIMEOUT, metadata=metadata)
         if opens:
             assert next(call).opened.watch_id == request.watch_id
             call.cancel()

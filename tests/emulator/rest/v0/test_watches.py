@@ -27,7 +27,7 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.rpcs import BY_METHOD
 from tests.emulator.event_reader import Event
 from tests.emulator.v0_client import TOPIC, V0
-from tests.emulator.wire import PATIENCE
+from tests.emulator.wire import TIMEOUT
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def stalled(v0: V0, path: str) -> Iterator[socket.socket]:
     with socket.socket() as connection:
         # A small buffer, which is soon full.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(PATIENCE)
+        connection.settimeout(TIMEOUT)
         connection.connect((host, int(port)))
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         wait_for_watchers(v0, 1)
@@ -170,7 +170,7 @@ def test_the_lines_of_a_v0_event_equal_those_in_the_guide(v0: V0) -> None:
     v0.append({"type": "comment"}, tag="t")
     path = v0.watch(heartbeat_ms=1000)
     host, port = v0.endpoint.split(":")
-    with socket.create_connection((host, int(port)), PATIENCE) as connection:
+    with socket.create_connection((host, int(port)), TIMEOUT) as connection:
         connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
         text = b""
         while b"caught-up" not in text:
@@ -385,7 +385,7 @@ def test_a_watch_session_created_over_grpc_cannot_be_opened_over_v0(
         watch: Any = channel.unary_stream(
             rpc.path, rpc.request.SerializeToString, rpc.response.FromString
         )
-        call = watch(feeds.WatchRequest(spec=spec), timeout=PATIENCE)
+        call = watch(feeds.WatchRequest(spec=spec), timeout=TIMEOUT)
         watch_id = next(call).opened.watch_id
         assert v0.refused("GET", f"/v0/watch/{watch_id}") == (404, "not_found")
         call.cancel()

@@ -19,7 +19,7 @@ from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import InvalidArgument, NotFound
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 NEWS = "projects/p/topics/news"
 OTHERS_CURSOR = types.Cursor(topic="projects/p/topics/olds", seq=1)
@@ -74,7 +74,7 @@ def test_a_coroutine_returned_by_a_plain_watch_handler_ends_the_watch(
     """Nothing would run it, so the frame would be lost."""
     watch = client.watch({NEWS: 0}, lambda frame: coroutine(frame))
     with pytest.raises(TypeError, match="pass the async def itself"):
-        watch.result(PATIENCE)
+        watch.result(TIMEOUT)
 
 
 def test_an_error_that_only_the_broker_detects_is_the_result_of_the_watch(
@@ -82,7 +82,7 @@ def test_an_error_that_only_the_broker_detects_is_the_result_of_the_watch(
 ) -> None:
     """An example is an invalid token."""
     with pytest.raises(InvalidArgument, match="resume_token"):
-        client.watch({NEWS: 0}, print, resume_token="!").result(PATIENCE)
+        client.watch({NEWS: 0}, print, resume_token="!").result(TIMEOUT)
 
 
 def test_closing_the_client_closes_its_watches_and_refuses_new_ones(
@@ -102,7 +102,7 @@ def test_closing_the_client_closes_its_watches_and_refuses_new_ones(
 def test_a_watch_handler_may_close_the_client(client: SubscriberClient) -> None:
     """The watch ends after the handler."""
     future = client.watch({NEWS: 0}, lambda frame: client.close())
-    assert future.result(PATIENCE)
+    assert future.result(TIMEOUT)
     assert client.closed
 
 
@@ -114,17 +114,17 @@ def test_closing_a_client_with_stuck_watch_handlers_ends_within_its_time_limit(
 
     def handle(frame: Frame) -> None:
         stuck.release()
-        gate.wait(PATIENCE)
+        gate.wait(TIMEOUT)
 
     futures = [client.watch({NEWS: 0}, handle) for _ in range(8)]
     for _ in futures:
-        assert stuck.acquire(timeout=PATIENCE)
+        assert stuck.acquire(timeout=TIMEOUT)
     begun = SYSTEM_CLOCK.monotonic()
     client.close(timeout=0.2)
     assert SYSTEM_CLOCK.monotonic() - begun < 1.0
     assert not any(future.done() for future in futures)
     gate.set()
-    assert all(future.result(PATIENCE) for future in futures)
+    assert all(future.result(TIMEOUT) for future in futures)
 
 
 def test_a_watch_uses_the_callers_channel_and_leaves_it_open(emulator: Emulator) -> None:
@@ -138,7 +138,7 @@ def test_a_watch_uses_the_callers_channel_and_leaves_it_open(emulator: Emulator)
                 lambda frame: seqs.append(frame.to_seq) if isinstance(frame, Records) else None,
             )
             eventually(lambda: seqs == [1])
-        grpc.channel_ready_future(channel).result(PATIENCE)
+        grpc.channel_ready_future(channel).result(TIMEOUT)
 
 
 def test_all_watches_of_a_client_share_one_separate_connection(
@@ -162,7 +162,7 @@ def test_all_watches_of_a_client_share_one_separate_connection(
 def run(main: Any, emulator: Emulator) -> None:
     async def inside() -> None:
         async with AsyncSubscriberClient(endpoint=emulator.endpoint) as client:
-            await asyncio.wait_for(main(client), PATIENCE)
+            await asyncio.wait_for(main(client), TIMEOUT)
 
     asyncio.run(inside())
 
@@ -281,7 +281,7 @@ def test_a_frame_that_no_consumer_takes_ends_the_watch_without_error(
             raise NotTaken
 
     first = client.watch({NEWS: 0}, handle)
-    assert first.result(PATIENCE) is True
+    assert first.result(TIMEOUT) is True
     frames: list[Frame] = []
     client.watch({NEWS: 0}, frames.append, resume_token=first.resume_token)
     eventually(lambda: any(isinstance(frame, CaughtUp) for frame in frames))
@@ -297,5 +297,5 @@ def test_a_watch_ends_when_its_event_loop_ends(emulator: Emulator) -> None:
     loop = asyncio.new_event_loop()
     loop.run_until_complete(anext(frames))
     loop.close()
-    assert stream.future.result(PATIENCE) is True
+    assert stream.future.result(TIMEOUT) is True
     client.admin.close()

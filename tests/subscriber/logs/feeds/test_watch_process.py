@@ -10,7 +10,7 @@ import pytest
 
 from pullstream_emulator import Emulator
 from tests.subscriber.program import start_program
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 NEWS = "projects/p/topics/news"
 
@@ -93,7 +93,7 @@ def endpoint() -> Iterator[str]:
 
 
 def ended(program: subprocess.Popen[str]) -> tuple[str, str, int]:
-    out, err = program.communicate(timeout=PATIENCE)
+    out, err = program.communicate(timeout=TIMEOUT)
     return out, err, program.returncode
 
 

@@ -15,7 +15,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Internal, InvalidArgument, NotFound, Unavailable
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from tests.subscriber.feeding import HEARTBEAT, NEWS, Stream, Streams, deleted, opened, records
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 class Stage:
@@ -79,7 +79,7 @@ def stage() -> Iterator[Stage]:
 
 
 def ended(stage: Stage) -> BaseException | None:
-    return stage.future.exception(timeout=PATIENCE)
+    return stage.future.exception(timeout=TIMEOUT)
 
 
 def test_watch_frames_reach_the_handler_in_order_on_one_thread(stage: Stage) -> None:
@@ -140,7 +140,7 @@ def test_a_watch_ends_successfully_when_all_its_topics_are_deleted() -> None:
     with Stage() as stage:
         stream = stage.begin()
         stream.send(deleted(NEWS))
-        assert stage.future.result(timeout=PATIENCE)
+        assert stage.future.result(timeout=TIMEOUT)
         assert stage.frames[1:] == [TopicDeleted(NEWS)]
         assert stream.cancelled
 
@@ -185,12 +185,12 @@ def test_the_running_time_of_a_watch_handler_does_not_count_as_silence() -> None
     def handle(frame: Frame) -> None:
         if isinstance(frame, Records):
             entered.set()
-            assert leave.wait(PATIENCE)
+            assert leave.wait(TIMEOUT)
 
     with Stage(handle) as stage:
         stream = stage.begin()
         stream.send(records(NEWS, 1))
-        assert entered.wait(PATIENCE)
+        assert entered.wait(TIMEOUT)
         stage.clock.advance(100.0)
         leave.set()
         stream.send(records(NEWS, 2))
@@ -242,12 +242,12 @@ def test_watch_close_waits_for_the_handler_and_joins_the_thread() -> None:
     def handle(frame: Frame) -> None:
         if isinstance(frame, Records):
             entered.set()
-            assert leave.wait(PATIENCE)
+            assert leave.wait(TIMEOUT)
 
     with Stage(handle) as stage:
         stream = stage.begin()
         stream.send(records(NEWS, 1), records(NEWS, 2))
-        assert entered.wait(PATIENCE)
+        assert entered.wait(TIMEOUT)
         stage.future.begin_close()
         assert stage.state.value == "closing"
         assert not stage.future.done()
@@ -266,7 +266,7 @@ def test_watch_close_in_the_handler_does_not_wait() -> None:
     with Stage(lambda frame: closed.append(here[0].close())) as stage:
         here.append(stage.future)
         stage.streams.next().send(opened({NEWS: 0}))
-        assert stage.future.result(timeout=PATIENCE)
+        assert stage.future.result(timeout=TIMEOUT)
         assert closed == [False]
 
 
@@ -275,7 +275,7 @@ def test_watch_close_interrupts_a_reconnect_pause(stage: Stage) -> None:
     stage.begin().end(Unavailable("gone"))
     eventually(lambda: stage.state is SubscriptionState.RECONNECTING)
     assert stage.future.cancel()
-    assert stage.future.result(timeout=PATIENCE)
+    assert stage.future.result(timeout=TIMEOUT)
 
 
 def test_a_watch_stream_that_opens_during_the_close_is_ended(stage: Stage) -> None:
@@ -292,7 +292,7 @@ def test_a_watch_stream_that_opens_during_the_close_is_ended(stage: Stage) -> No
     first.end(Unavailable("gone"))
     eventually(lambda: stage.state is SubscriptionState.RECONNECTING)
     stage.clock.advance(2.0)
-    assert stage.future.result(timeout=PATIENCE)
+    assert stage.future.result(timeout=TIMEOUT)
     assert begun[0].cancelled
 
 
@@ -314,4 +314,4 @@ def test_an_invalid_watch_request_fails_without_retry(stage: Stage) -> None:
     """There is no retry."""
     stage.streams.next().end(InvalidArgument("no such filter"))
     with pytest.raises(InvalidArgument, match="no such filter"):
-        stage.future.result(timeout=PATIENCE)
+        stage.future.result(timeout=TIMEOUT)

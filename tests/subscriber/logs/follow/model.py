@@ -32,7 +32,7 @@ from pullstream_protocol.errors import Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 BUFFER = 6
-PATIENCE = 30.0
+TIMEOUT = 30.0
 _FRAME = 3
 _READ = 5
 
@@ -166,7 +166,7 @@ class World:
         # Also from the end, and from a number in the future.
         from_end = self._random.random() < 0.2
         start = None if from_end else Checkpoint(self._random.randint(0, self.log.head + 3))
-        self.machine = new_machine(start, FollowRules(live_buffer=BUFFER, silence_limit=PATIENCE))
+        self.machine = new_machine(start, FollowRules(live_buffer=BUFFER, silence_limit=TIMEOUT))
         self.witness = Witness(start)
         self._stream: Stream | None = None
         self._late: deque[Arrival] = deque()

@@ -12,7 +12,7 @@ import pytest
 from pullstream.follow import Record
 from pullstream.logs.follow.runner import CoroutineHandler
 from tests.subscriber.logs.follow.model import record
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 
 async def handle(record: Record) -> None:
@@ -49,7 +49,7 @@ def test_a_follower_does_not_wait_for_a_record_that_a_closing_event_loop_dropped
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert requested.wait(PATIENCE)
+    assert requested.wait(TIMEOUT)
     loop.close()
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
     assert "before the handler had ended" in str(errors)

@@ -22,7 +22,7 @@ from tests.subscriber.spark.session.world import (
     publish,
     settings_of,
 )
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 ACK = "Acknowledge"
 
@@ -32,7 +32,7 @@ def settings(broker: Emulator, spool: Path) -> IngestSettings:
     """Return settings of a closed session that has left two segments of two messages."""
     make_subscription(broker)
     publish(broker, 4)
-    settings = settings_of(broker, spool, max_messages_per_trigger=2, idle_wait=PATIENCE, linger=1)
+    settings = settings_of(broker, spool, max_messages_per_trigger=2, idle_wait=TIMEOUT, linger=1)
     # The session cannot record its commits.
     with IngestSession(settings, disk=FillingDisk(half_full=True)) as session:
         assert (session.latest(0), session.latest(1)) == (1, 2)

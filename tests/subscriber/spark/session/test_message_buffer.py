@@ -18,7 +18,7 @@ from pullstream.spark.session.message_buffer import MessageBuffer
 from pullstream.spark.session.message_group import MessageGroup
 from pullstream_protocol.clock import ManualClock
 from tests.subscriber.spark.session.messages import batch, flat
-from tests.subscriber.streaming.fakes import PATIENCE, RecordingSettlementSink
+from tests.subscriber.streaming.fakes import TIMEOUT, RecordingSettlementSink
 
 SUBSCRIPTION = "projects/p/subscriptions/s"
 
@@ -54,7 +54,7 @@ class World:
 
     def looked(self) -> None:
         """Return when the waiter has looked at the clock again."""
-        assert self.clock.asked.acquire(timeout=PATIENCE)
+        assert self.clock.asked.acquire(timeout=TIMEOUT)
 
     def ends_after(self, waiting: Future[bool], seconds: float) -> bool:
         """Return the result of a wait that must end after exactly this many more seconds."""
@@ -62,7 +62,7 @@ class World:
         self.looked()
         assert not waiting.done()
         self.clock.advance(1)
-        return waiting.result(PATIENCE)
+        return waiting.result(TIMEOUT)
 
     def bring(self, *ids: str, **kind: Any) -> None:
         self.buffer(MessageBatch(batch(ids, **kind)))
@@ -87,7 +87,7 @@ def test_a_full_batch_is_not_waited_for(world: World) -> None:
     """A batch is full by messages or by bytes, and earlier messages count."""
     waiting = world.wait()
     world.bring("a", "b", "c", "d")
-    assert waiting.result(PATIENCE) is True
+    assert waiting.result(TIMEOUT) is True
     assert world.buffer.wait(4, 100, linger=10, idle=5, drain=False)
     world.bring("e", share=100)
     assert world.buffer.wait(1000, 100, linger=10, idle=5, drain=False)
@@ -104,7 +104,7 @@ def test_a_batch_that_has_begun_is_waited_for_from_its_first_message(world: Worl
     world.looked()
     assert not waiting.done()
     world.clock.advance(1)
-    assert waiting.result(PATIENCE) is True
+    assert waiting.result(TIMEOUT) is True
 
 
 def test_messages_that_came_before_have_been_waited_for(world: World) -> None:
@@ -139,16 +139,16 @@ def test_who_works_ahead_waits_for_a_full_batch_only(world: World) -> None:
         with pytest.raises(FutureTimeout):
             waiting.result(0.05)
         world.bring("b")
-        assert waiting.result(PATIENCE) is True
+        assert waiting.result(TIMEOUT) is True
         world.buffer.cut(1, 2, 100)
         waiting = begin()
         is_over.set()
         world.buffer.check_again()
-        assert waiting.result(PATIENCE) is False
+        assert waiting.result(TIMEOUT) is False
         is_over.clear()
         waiting = begin()
         world.change(SubscriptionState.CLOSING)
-        assert waiting.result(PATIENCE) is False
+        assert waiting.result(TIMEOUT) is False
 
 
 def test_nothing_is_waited_for_only_so_long(world: World) -> None:
@@ -168,7 +168,7 @@ def test_redeliveries_are_nothing_new(world: World) -> None:
     waiting = world.wait()
     world.bring("old", outcomes=outcomes)
     world.clock.advance(5)
-    assert waiting.result(PATIENCE) is False
+    assert waiting.result(TIMEOUT) is False
     assert outcomes.verdicts() == [(Disposition.ACK, "old/1")]
     world.bring("a", outcomes=outcomes)
     world.bring("a", outcomes=outcomes, delivery=2)
@@ -178,7 +178,7 @@ def test_redeliveries_are_nothing_new(world: World) -> None:
 def test_the_end_of_the_subscription_ends_the_wait(world: World) -> None:
     waiting = world.wait()
     world.change(SubscriptionState.CLOSING)
-    assert waiting.result(PATIENCE) is False
+    assert waiting.result(TIMEOUT) is False
 
 
 def test_a_drain_ends_when_a_stream_that_works_brings_nothing(world: World) -> None:
@@ -242,7 +242,7 @@ def test_the_session_s_work_comes_before_that_of_the_worker(
     with buffer.precedence():
         worker.start()
         assert not begun.wait(0.05)
-    worker.join(PATIENCE)
+    worker.join(TIMEOUT)
     assert begun.is_set()
     with buffer.ledger() as ledger:
         assert ledger.buffered == 2

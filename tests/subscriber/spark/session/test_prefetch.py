@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pullstream.spark.session.prefetch import Prefetcher, PrefetchMode
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 
 def test_a_job_that_waits_is_woken_to_end() -> None:
@@ -17,7 +17,7 @@ def test_a_job_that_waits_is_woken_to_end() -> None:
 
     def job() -> None:
         seen.append(ahead.is_over())
-        assert woken.wait(PATIENCE)
+        assert woken.wait(TIMEOUT)
         seen.append(ahead.is_over())
 
     ahead.start(job)

@@ -28,7 +28,7 @@ from tests.subscriber.spark.session.world import (
     settings_of,
     threads,
 )
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 # ---- the beginning -----------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ def test_before_the_first_question_there_is_nothing(world: World) -> None:
 
 
 def test_a_subscription_that_is_not_there_is_an_error(broker: Emulator, spool: Path) -> None:
-    session = IngestSession(settings_of(broker, spool, idle_wait=PATIENCE))
+    session = IngestSession(settings_of(broker, spool, idle_wait=TIMEOUT))
     for begin in (session.prepare_available_now, lambda: None):
         begin()
         with pytest.raises(NotFound):
@@ -186,7 +186,7 @@ def test_a_redelivery_is_no_failure_of_its_key(broker: Emulator, spool: Path) ->
     """Later messages of the key are received normally and in order."""
     make_subscription(broker, enable_message_ordering=True)
     publish(broker, 4, keys=["k"])
-    with IngestSession(settings_of(broker, spool, linger=0.2, idle_wait=PATIENCE)) as session:
+    with IngestSession(settings_of(broker, spool, linger=0.2, idle_wait=TIMEOUT)) as session:
         assert session.latest(0) == 1
         broker.clock.advance(LEASE)
         broker.history.wait_until(partial(has_delivered, broker, 8))
@@ -287,7 +287,7 @@ def test_an_available_now_run_ends_with_all_acknowledged(world: World) -> None:
 def test_an_available_now_run_does_not_follow_the_topic(world: World) -> None:
     """The run ends when all new messages are younger than the run."""
     publish(world.broker, 5)
-    session = world.session(max_messages_per_trigger=1000, drain_wait=PATIENCE)
+    session = world.session(max_messages_per_trigger=1000, drain_wait=TIMEOUT)
     session.prepare_available_now()
     world.broker.clock.advance(5)
     publish(world.broker, 5)

@@ -20,7 +20,7 @@ from pullstream.spark.spool.segment import SegmentFile
 from pullstream_emulator import Emulator
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.spark.engine import Killed, Offset
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 # The seconds of a lease of this subscription, and a bit more.
 LEASE = 61.0
@@ -139,7 +139,7 @@ class World:
         **settings: Any,
     ) -> IngestSession:
         # The wait is long, because messages are expected; other tests set it.
-        settings = {"idle_wait": PATIENCE, "linger": 0.1, **settings}
+        settings = {"idle_wait": TIMEOUT, "linger": 0.1, **settings}
         session = IngestSession(
             settings_of(self.broker, spool or self.spool, **settings),
             work_ahead=work_ahead,
