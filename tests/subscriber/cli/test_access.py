@@ -180,13 +180,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(address, folder)
 
 
-def test_every_command_is_tried() -> None:
+def test_the_access_tests_cover_every_command() -> None:
     """A new one needs a line in ARGUMENTS."""
     assert set(commands(program)) == ARGUMENTS.keys() | OTHERS
 
 
 @pytest.mark.parametrize("command", ARGUMENTS)
-def test_options_may_stand_before_and_after_the_command(command: str, broker: Secured) -> None:
+def test_token_and_ca_options_are_accepted_before_and_after_the_command(
+    command: str, broker: Secured
+) -> None:
     """The token is text before the command, and in a file after it."""
     before = [*broker.address, *broker.trust, "--token", TOKEN]
     result = pullstream(*before, *command.split(), *broker.arguments(ARGUMENTS[command]))
@@ -197,7 +199,7 @@ def test_options_may_stand_before_and_after_the_command(command: str, broker: Se
 
 
 @pytest.mark.parametrize("command", ARGUMENTS)
-def test_the_environment_has_token_and_ca(
+def test_commands_take_token_and_ca_from_the_environment(
     command: str, broker: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PULLSTREAM_CA asks for TLS without a scheme. No client reads the broker's own variable."""
@@ -226,7 +228,7 @@ def handle(message):
 """
 
 
-def test_worker_processes_have_the_token_and_show_it_to_nobody(
+def test_worker_processes_get_the_token_without_showing_it_in_their_arguments(
     broker: Secured, tmp_path: Path
 ) -> None:
     """The parent sends it over a socket, not as an argument."""
@@ -251,7 +253,7 @@ def test_worker_processes_have_the_token_and_show_it_to_nobody(
 
 
 @pytest.mark.parametrize("option", ["--token", "--token-file", "--ca", "--cert", "--key"])
-def test_an_empty_option_is_wrong_usage(option: str) -> None:
+def test_an_empty_token_or_ca_option_is_a_usage_error(option: str) -> None:
     """The variable of a script may be unset."""
     result = pullstream("topics", "list", option, "")
     assert result.code == 2
@@ -260,7 +262,7 @@ def test_an_empty_option_is_wrong_usage(option: str) -> None:
 
 @pytest.mark.parametrize("command", [["topics", "list"], ["clock", "show"]])
 @pytest.mark.parametrize("before", [True, False])
-def test_no_token_is_sent_in_plain_text_to_another_machine(
+def test_commands_refuse_to_send_a_token_in_plain_text_to_another_machine(
     command: list[str], before: bool
 ) -> None:
     """The error has the remedy but not the token."""
@@ -272,7 +274,7 @@ def test_no_token_is_sent_in_plain_text_to_another_machine(
     assert TOKEN not in result.stderr
 
 
-def test_a_token_and_a_file_with_one_exclude_each_other(tmp_path: Path) -> None:
+def test_the_options_token_and_token_file_exclude_each_other(tmp_path: Path) -> None:
     """The intended token would be unclear."""
     result = pullstream("--token", "one", "topics", "list", "--token-file", "two")
     assert result.code == 2

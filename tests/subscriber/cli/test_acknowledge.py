@@ -20,7 +20,9 @@ def pulled(pubsub_emulator: Emulator) -> list[str]:
     return [each["ackId"] for each in pullstream("pull", "billing", "--json").objects]
 
 
-def test_messages_are_settled_by_their_ids(pubsub_emulator: Emulator, pulled: list[str]) -> None:
+def test_the_ack_and_nack_commands_settle_messages_by_their_ack_ids(
+    pubsub_emulator: Emulator, pulled: list[str]
+) -> None:
     """A nacked message can be pulled again."""
     acked = pullstream("ack", "billing", pulled[0])
     assert acked.lines == [f"{SUBSCRIPTION} acknowledged: 1"]
@@ -30,7 +32,9 @@ def test_messages_are_settled_by_their_ids(pubsub_emulator: Emulator, pulled: li
     assert pullstream("pull", "billing", "--wait", "0").lines == ["b"]
 
 
-def test_ids_may_come_from_a_pipe(pubsub_emulator: Emulator, pulled: list[str]) -> None:
+def test_the_ack_command_reads_ack_ids_from_a_pipe(
+    pubsub_emulator: Emulator, pulled: list[str]
+) -> None:
     """Empty lines are skipped."""
     acked = pullstream("ack", "billing", stdin="\n".join([*pulled, "", ""]).encode())
     assert acked.lines == [f"{SUBSCRIPTION} acknowledged: 3"]
@@ -38,8 +42,8 @@ def test_ids_may_come_from_a_pipe(pubsub_emulator: Emulator, pulled: list[str]) 
 
 
 @pytest.mark.parametrize("command", ["ack", "nack"])
-def test_ids_are_needed(command: str) -> None:
-    """This is an error of usage."""
+def test_the_ack_command_without_ack_ids_is_a_usage_error(command: str) -> None:
+    """The exit code is 2."""
     result = pullstream(command, "billing", "--project", "p")
     assert result.code == 2
     assert "There are no ack ids" in result.stderr
@@ -56,7 +60,7 @@ def pull_with_one_nacked_before() -> tuple[str, list[str]]:
     return old, others
 
 
-def test_acks_that_the_server_refuses_are_listed_and_the_others_count(
+def test_the_ack_command_lists_refused_ack_ids_and_counts_the_others(
     pubsub_emulator: Emulator,
 ) -> None:
     """With exactly-once delivery, an id is valid until its lease ends."""
@@ -69,7 +73,9 @@ def test_acks_that_the_server_refuses_are_listed_and_the_others_count(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_a_nack_is_counted_or_said_to_be_open(pubsub_emulator: Emulator) -> None:
+def test_the_nack_command_counts_a_nack_or_says_that_it_may_have_succeeded(
+    pubsub_emulator: Emulator,
+) -> None:
     """A server may apply a nack, not name it in its answer, and refuse it the second time."""
     old, others = pull_with_one_nacked_before()
     result = pullstream("nack", "billing", old, *others)
@@ -79,7 +85,9 @@ def test_a_nack_is_counted_or_said_to_be_open(pubsub_emulator: Emulator) -> None
     assert len(pullstream("pull", "billing", "--json").objects) == 3
 
 
-def test_an_error_for_all_ids_is_the_servers_error(pubsub_emulator: Emulator) -> None:
+def test_the_ack_command_prints_the_servers_error_if_it_concerns_all_ack_ids(
+    pubsub_emulator: Emulator,
+) -> None:
     """Here the subscription does not exist."""
     result = pullstream("ack", "missing", "x", "y", "--project", "test-project")
     assert result.code == 1

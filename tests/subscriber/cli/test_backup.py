@@ -31,7 +31,7 @@ def create(emulator: Emulator) -> None:
         subscriptions.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
 
 
-def test_a_copy_has_everything_that_was_confirmed_before(tmp_path: Path) -> None:
+def test_a_backup_has_everything_that_was_confirmed_before(tmp_path: Path) -> None:
     """A broker starts with it, and the first broker continues."""
     target = tmp_path / "backups" / "one"
     with Emulator(rest=True, data_dir=tmp_path / "data") as emulator:
@@ -50,7 +50,7 @@ def test_a_copy_has_everything_that_was_confirmed_before(tmp_path: Path) -> None
     assert {path.stat().st_mode & 0o777 for path in target.iterdir()} == {0o600}
 
 
-def test_copies_of_a_busy_broker_are_consistent(tmp_path: Path) -> None:
+def test_backups_of_a_busy_broker_are_consistent(tmp_path: Path) -> None:
     """Every copy has a prefix of the messages: none is missing before another one."""
     with Emulator(rest=True, data_dir=tmp_path / "data") as emulator:
         create(emulator)
@@ -88,7 +88,7 @@ def test_copies_of_a_busy_broker_are_consistent(tmp_path: Path) -> None:
     assert sizes[-1] > 0
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_the_backup_command_overwrites_no_existing_file(tmp_path: Path) -> None:
     """The error comes before the copy is made."""
     (tmp_path / "old").write_text("mine")
     result = pullstream("emulator", "backup", str(tmp_path), "--endpoint", "localhost:1")
@@ -96,7 +96,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert "exists and is not an empty folder" in result.stderr
 
 
-def test_a_broker_in_memory_has_nothing_to_copy(tmp_path: Path) -> None:
+def test_a_backup_of_a_broker_in_memory_is_an_error(tmp_path: Path) -> None:
     """The target is not created."""
     with Emulator(rest=True) as emulator:
         result = backup(emulator, tmp_path / "copy")
@@ -106,7 +106,7 @@ def test_a_broker_in_memory_has_nothing_to_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../escaped", "/etc/escaped"])
-def test_the_server_does_not_choose_where_files_are_written(
+def test_the_backup_command_refuses_file_names_of_the_server_with_a_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name with a folder is refused."""

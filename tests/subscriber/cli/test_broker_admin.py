@@ -34,13 +34,15 @@ def output(command: click.Command, *arguments: str) -> str:
     return ran.output
 
 
-def test_no_proxy_is_asked(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_admin_requests_ignore_web_proxies(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A broker is local, so a web proxy does not apply."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     assert output(clock_command, "show") == f"{START}\n"
 
 
-def test_a_token_follows_no_redirect() -> None:
+def test_broker_admin_requests_send_no_token_to_a_redirect_target() -> None:
     """On a redirect, urllib would send the token to another server."""
     with redirecting() as (endpoint, headers):
         ran = run(clock_command, "show", "--endpoint", endpoint, "--token", "secret")
@@ -73,14 +75,14 @@ def redirecting() -> Iterator[tuple[str, list[str | None]]]:
             thread.join()
 
 
-def test_a_refusal_is_reported_in_one_line(emulator: Emulator) -> None:
+def test_a_broker_refusal_of_an_admin_command_is_reported_in_one_line(emulator: Emulator) -> None:
     """The error has the address."""
     ran = run(faults_command, "clear", "7")
     assert (ran.exit_code, ran.output) == (1, "Error: There is no fault with the id 7 in force.\n")
 
 
-def test_a_broker_that_is_not_there_is_named() -> None:
-    """In this test, the port is of a broker without HTTP."""
+def test_an_admin_command_names_the_address_of_an_unreachable_broker() -> None:
+    """Nothing listens on the port of this test."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     ran = run(faults_command, "list", "--endpoint", f"127.0.0.1:{port}")
@@ -89,8 +91,10 @@ def test_a_broker_that_is_not_there_is_named() -> None:
     assert ran.output.count("\n") == 1
 
 
-def test_a_port_of_another_kind_is_distinguished_from_a_broker(emulator: Emulator) -> None:
-    """Yield a server that redirects to itself, and the tokens that it gets."""
+def test_an_admin_command_says_that_a_broker_without_http_does_not_answer(
+    emulator: Emulator,
+) -> None:
+    """The broker of this test has no HTTP."""
     with Emulator() as other:
         ran = run(faults_command, "list", "--endpoint", other.endpoint)
     assert ran.exit_code == 1
@@ -99,7 +103,9 @@ def test_a_port_of_another_kind_is_distinguished_from_a_broker(emulator: Emulato
     assert ran.output.isprintable() or ran.output.strip().isprintable()
 
 
-def test_a_broker_with_tokens_wants_to_see_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_admin_command_sends_the_token_that_the_broker_requires(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The token comes from an option or the client's variable.
 
     The broker's own variable is not read.

@@ -15,7 +15,7 @@ START = "2023-11-14T22:13:20Z"
 
 
 @pytest.mark.usefixtures("emulator")
-def test_the_clock_is_shown_and_moved() -> None:
+def test_the_clock_command_shows_and_advances_the_brokers_clock() -> None:
     """The command ends after all due events have happened."""
     with TopicAdminClient() as topics, SubscriberClient() as client:
         topics.create_topic(name=TOPIC)
@@ -28,13 +28,13 @@ def test_the_clock_is_shown_and_moved() -> None:
 
 
 @pytest.mark.usefixtures("emulator")
-def test_the_clock_does_not_go_back() -> None:
-    """This is an error of usage."""
+def test_the_clock_command_refuses_to_move_the_clock_back() -> None:
+    """A negative time is an error of usage."""
     assert pullstream("clock", "advance", "--", "-1").code == 2
 
 
 @pytest.mark.usefixtures("emulator")
-def test_programs_get_json() -> None:
+def test_the_clock_and_faults_commands_print_json_objects_with_json() -> None:
     """With the time in seconds, too."""
     shown = json.loads(pullstream("clock", "show", "--json").lines[0])
     assert shown["now"] == START

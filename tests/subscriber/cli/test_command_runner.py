@@ -16,8 +16,10 @@ from tests.subscriber.streaming.fakes import TIMEOUT
 RECORD = {"messageId": "1", "publishTime": "", "orderingKey": "", "attributes": {}}
 
 
-def test_a_command_that_is_starting_is_terminated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process exists, and the thread that started it has not continued yet."""
+def test_the_command_runner_terminates_a_command_that_is_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process exists, and the thread that started it has not continued yet."""
     start = subprocess.Popen
     is_started, may_continue = threading.Event(), threading.Event()
     processes: list[subprocess.Popen[bytes]] = []
@@ -47,8 +49,8 @@ def test_a_command_that_is_starting_is_terminated(monkeypatch: pytest.MonkeyPatc
         processes[0].kill()
 
 
-def test_no_command_starts_after_the_end(tmp_path: Path) -> None:
-    """It would outlive the program."""
+def test_the_command_runner_starts_no_command_after_its_end(tmp_path: Path) -> None:
+    """The command would outlive the program."""
     runner = CommandRunner(f"echo > {tmp_path / 'file'}", "s")
     assert runner.run(RECORD, b"") == 0
     (tmp_path / "file").unlink()

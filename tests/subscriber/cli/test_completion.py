@@ -28,7 +28,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PUBSUB_EMULATOR_HOST", raising=False)
 
 
-def test_names_are_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shell_completion_offers_resource_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids of the project, or full names; of the kind that the command takes."""
     with Emulator(config=CONFIG) as emulator:
         monkeypatch.setenv("PUBSUB_EMULATOR_HOST", emulator.endpoint)
@@ -42,7 +42,9 @@ def test_names_are_completed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert completions("pull", incomplete="x") == []
 
 
-def test_the_options_before_it_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shell_completion_uses_endpoint_and_project_options_of_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The command line names the server and the project."""
     with Emulator(config=CONFIG) as emulator:
         monkeypatch.setenv("PUBSUB_PROJECT_ID", "other")
@@ -52,8 +54,10 @@ def test_the_options_before_it_count(monkeypatch: pytest.MonkeyPatch) -> None:
         assert completions(*after, incomplete="b") == ["billing"]
 
 
-def test_an_unknown_server_offers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not disturb the command line with an error."""
+def test_shell_completion_offers_nothing_if_the_server_is_unreachable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An error would disturb the command line."""
     monkeypatch.setattr("pullstream.cli.completion.TIMEOUT", 0.2)
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
     assert completions("fetch", incomplete="") == []
@@ -61,7 +65,7 @@ def test_an_unknown_server_offers_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert completions("fetch", incomplete="") == []
 
 
-def test_commands_and_options_are_completed() -> None:
+def test_shell_completion_offers_commands_and_options() -> None:
     """By click."""
     assert completions(incomplete="sub") == ["subscribe", "subscriptions"]
     assert "--max-messages" in completions("fetch", incomplete="--max")

@@ -8,7 +8,7 @@ from pullstream_emulator import Emulator
 from tests.subscriber.command_line import pullstream
 
 
-def test_faults_are_added_listed_and_cleared(emulator: Emulator) -> None:
+def test_the_faults_command_adds_lists_and_clears_faults(emulator: Emulator) -> None:
     """`clear` takes the ids that `add` prints, or removes all faults."""
     ids = [pullstream("faults", "add", f"drop:Pull:times={n}").lines[0] for n in (1, 2, 3)]
     assert [fault.scope.times for fault in emulator.faults.active] == [1, 2, 3]
@@ -23,6 +23,6 @@ def test_faults_are_added_listed_and_cleared(emulator: Emulator) -> None:
 
 @pytest.mark.parametrize("arguments", [["add", "explode:Pull"], ["add"], ["clear", "first"]])
 @pytest.mark.usefixtures("emulator")
-def test_bad_words_are_an_error_of_usage(arguments: list[str]) -> None:
+def test_the_faults_command_reports_an_invalid_fault_as_a_usage_error(arguments: list[str]) -> None:
     """The broker decides which faults are valid."""
     assert pullstream("faults", *arguments).code == 2

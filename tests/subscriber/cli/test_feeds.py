@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("pubsub_emulator")
 NEWS = names.topic_path("test-project", "news")
 
 
-def test_a_feed_is_put_and_shown_with_its_settings() -> None:
+def test_the_feeds_command_puts_and_shows_a_feed_with_its_settings() -> None:
     """A second put replaces the settings, and settings that it does not name get their defaults."""
     put = pullstream(
         *("feeds", "put", "news", "--ttl", "5s", "--cap-records", "10", "--discard", "reject"),
@@ -32,7 +32,7 @@ def test_a_feed_is_put_and_shown_with_its_settings() -> None:
     assert "config.capRecords: 100000" in pullstream("feeds", "get", "news").lines
 
 
-def test_what_was_appended_is_read() -> None:
+def test_the_feeds_read_command_prints_appended_records() -> None:
     """`append` prints numbers, and `read` prints data."""
     appended = pullstream("feeds", "append", "news", "a", "b", "--tag", "t", "--attribute", "k=v")
     assert (appended.code, appended.lines) == (0, ["1", "2"])
@@ -51,7 +51,7 @@ def test_what_was_appended_is_read() -> None:
     }
 
 
-def test_a_read_goes_on_until_there_is_no_more_or_enough() -> None:
+def test_the_feeds_read_command_reads_to_the_end_or_to_its_limit() -> None:
     """The command makes as many calls as necessary."""
     for _ in range(2):
         pullstream("feeds", "append", "news", *("x" for _ in range(700)))
@@ -59,7 +59,7 @@ def test_a_read_goes_on_until_there_is_no_more_or_enough() -> None:
     assert len(pullstream("feeds", "read", "news", "--max-messages", "1100").lines) == 1100
 
 
-def test_a_read_tells_what_was_lost() -> None:
+def test_the_feeds_read_command_reports_a_gap() -> None:
     """The gap is a note or a separate object."""
     pullstream("feeds", "put", "news", "--cap-records", "2")
     pullstream("feeds", "append", "news", "a", "b", "c")
@@ -78,7 +78,7 @@ def test_a_read_tells_what_was_lost() -> None:
     assert [record["messageId"] for record in records] == ["2", "3"]
 
 
-def test_an_idempotency_key_appends_once() -> None:
+def test_the_feeds_append_command_with_an_idempotency_key_appends_once() -> None:
     """The same numbers are printed again."""
     for _ in range(2):
         appended = pullstream("feeds", "append", "news", "a", "b", "--idempotency-key", "k")
@@ -86,7 +86,7 @@ def test_an_idempotency_key_appends_once() -> None:
     assert pullstream("feeds", "read", "news").lines == ["a", "b"]
 
 
-def test_messages_are_deleted_on_purpose() -> None:
+def test_the_feeds_delete_command_requires_a_number_or_a_filter() -> None:
     """Messages are deleted by number or filter. A call without either is wrong usage."""
     pullstream("feeds", "append", "news", "a", "b", "c", "--tag", "t")
     assert pullstream("feeds", "delete", "news", "--before-seq", "2").lines == [
@@ -101,7 +101,7 @@ def test_messages_are_deleted_on_purpose() -> None:
     assert (read.lines, read.stderr) == ([], "")
 
 
-def test_feeds_are_listed() -> None:
+def test_the_feeds_list_command_prints_tabs_to_a_pipe_and_a_table_to_a_terminal() -> None:
     """A pipe gets tabs, and people get a table with short names."""
     pullstream("feeds", "append", "news", "a")
     (line,) = pullstream("feeds", "list").lines
@@ -112,7 +112,7 @@ def test_feeds_are_listed() -> None:
 
 
 @pytest.mark.parametrize("after", ["-1", "soon"])
-def test_a_start_that_is_none_is_wrong_usage(after: str) -> None:
+def test_an_invalid_start_of_the_feeds_read_command_is_a_usage_error(after: str) -> None:
     """The error names the value."""
     read = pullstream("feeds", "read", "news", "--after", after)
     assert read.code == 2

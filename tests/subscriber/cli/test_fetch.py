@@ -33,7 +33,9 @@ def publish(*messages: bytes) -> list[str]:
         return client.publish(TOPIC, [{"data": data} for data in messages])
 
 
-def test_a_pipe_gets_the_data_and_a_person_the_reason(pubsub_emulator: Emulator) -> None:
+def test_the_fetch_command_prints_data_to_stdout_and_its_reason_to_stderr(
+    pubsub_emulator: Emulator,
+) -> None:
     """Each message is one line, and the note is on stderr. Without --ack none is acknowledged."""
     publish(b"one", b"\xff\xfe")
     result = pullstream("fetch", "billing")
@@ -42,7 +44,9 @@ def test_a_pipe_gets_the_data_and_a_person_the_reason(pubsub_emulator: Emulator)
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 2
 
 
-def test_what_was_printed_is_acknowledged_when_asked_for(pubsub_emulator: Emulator) -> None:
+def test_the_fetch_command_with_ack_acknowledges_the_printed_messages(
+    pubsub_emulator: Emulator,
+) -> None:
     """The command stops at the requested number, and the rest stays."""
     publish(b"one", b"two", b"three")
     result = pullstream("fetch", "billing", "--ack", "--max-messages", "2")
@@ -50,15 +54,15 @@ def test_what_was_printed_is_acknowledged_when_asked_for(pubsub_emulator: Emulat
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_fewer_than_asked_for_come_when_the_time_is_up() -> None:
+def test_the_fetch_command_prints_fewer_messages_when_its_time_is_up() -> None:
     """The note gives the reason."""
     publish(b"one")
     result = pullstream("fetch", "billing", "--min-messages", "2", "--timeout", "0.1")
     assert (result.stdout, result.stderr) == (b"one\n", "1 message (timed out)\n")
 
 
-def test_machines_get_all_there_is_to_know() -> None:
-    """Without an ack id, because the delivery is over."""
+def test_the_fetch_command_with_json_prints_all_fields_of_a_message() -> None:
+    """An ack id is left out, because the delivery is over."""
     (message_id,) = publish(b"one")
     for options in ((), ("--ack",)):
         (record,) = pullstream("fetch", "billing", "--json", *options).objects
@@ -66,7 +70,9 @@ def test_machines_get_all_there_is_to_know() -> None:
         assert "ackId" not in record
 
 
-def test_printed_messages_are_returned_at_once_and_uncounted(pubsub_emulator: Emulator) -> None:
+def test_the_fetch_command_without_ack_returns_its_messages_at_once_and_uncounted(
+    pubsub_emulator: Emulator,
+) -> None:
     """The next command gets them. Nothing has moved the clock."""
     policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
     dead = names.subscription_path("test-project", "dead-letters")
@@ -85,7 +91,7 @@ def test_printed_messages_are_returned_at_once_and_uncounted(pubsub_emulator: Em
     assert pubsub_emulator.backlog(dead) == 1
 
 
-def test_people_learn_that_messages_were_returned() -> None:
+def test_the_fetch_command_tells_people_that_messages_were_returned() -> None:
     """And how to acknowledge them."""
     publish(b"one")
     assert (
@@ -95,13 +101,13 @@ def test_people_learn_that_messages_were_returned() -> None:
 
 
 @pytest.mark.parametrize("options", [["--no-wait"], ["--timeout", "0.05"]])
-def test_no_messages_in_time_is_no_failure(options: list[str]) -> None:
+def test_the_fetch_command_without_messages_in_time_succeeds(options: list[str]) -> None:
     """A note says so, and stdout stays empty."""
     result = pullstream("fetch", "billing", *options)
     assert (result.code, result.stdout, result.stderr) == (0, b"", "no messages\n")
 
 
-def test_a_server_that_says_nothing_is_a_failure(pubsub_emulator: Emulator) -> None:
+def test_the_fetch_command_fails_if_the_server_does_not_answer(pubsub_emulator: Emulator) -> None:
     """A server that refuses is a failure too."""
     with pubsub_emulator.faults.drop("Pull"):
         silent = pullstream("fetch", "billing", "--timeout", "0.1")
@@ -121,14 +127,14 @@ def test_a_server_that_says_nothing_is_a_failure(pubsub_emulator: Emulator) -> N
         (["--timeout", "0"], "0.0 is not in the range x>0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: list[str], text: str) -> None:
+def test_the_fetch_command_refuses_contradictory_options(options: list[str], text: str) -> None:
     """The exit code is 2, and no request is sent."""
     result = pullstream("fetch", "billing", *options)
     assert result.code == 2
     assert text in result.stderr
 
 
-def test_it_goes_on_until_ctrl_c(pubsub_emulator: Emulator) -> None:
+def test_the_fetch_command_with_repeat_continues_until_ctrl_c(pubsub_emulator: Emulator) -> None:
     """With --repeat, each message is printed as soon as it comes."""
     command = ["-m", "pullstream", "fetch", SUBSCRIPTION, "--repeat", "--ack"]
     with subprocess.Popen(
@@ -143,7 +149,7 @@ def test_it_goes_on_until_ctrl_c(pubsub_emulator: Emulator) -> None:
         assert program.wait(20) == 130
 
 
-def test_the_state_of_a_subscription_is_reported() -> None:
+def test_the_subscriptions_state_command_reports_the_state_and_sets_max_waiting() -> None:
     """The same command can set the limit of the subscription."""
     publish(b"one", b"two")
     pullstream("pull", "billing", "--max-messages", "1")

@@ -36,7 +36,7 @@ def until_caught_up(*options: str) -> list[str]:
     return result.lines
 
 
-def test_each_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+def test_each_run_of_the_follow_command_continues_after_the_last_one(tmp_path: Path) -> None:
     """Positions are in a file, under the topic's name or another."""
     file = str(tmp_path / "positions.db")
     assert until_caught_up("--checkpoint", file) == ["one", "two"]
@@ -46,7 +46,7 @@ def test_each_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     assert kept_in(Path(file)) == {TOPIC: 3, "b": 3}
 
 
-def test_the_broker_keeps_the_position_as_a_cursor() -> None:
+def test_the_follow_command_can_store_its_position_as_a_cursor_of_the_broker() -> None:
     """The cursor has a name."""
     assert until_caught_up("--cursor", "billing") == ["one", "two"]
     append("three")
@@ -55,7 +55,7 @@ def test_the_broker_keeps_the_position_as_a_cursor() -> None:
         assert client.cursors.get(CURSOR).seq == 3
 
 
-def test_it_stops_at_the_number_asked_for(tmp_path: Path) -> None:
+def test_the_follow_command_stops_at_the_requested_number_of_records(tmp_path: Path) -> None:
     """The next run has the rest."""
     file = str(tmp_path / "positions.db")
     result = pullstream("follow", "orders", "--max-messages", "1", "--checkpoint", file)
@@ -63,7 +63,7 @@ def test_it_stops_at_the_number_asked_for(tmp_path: Path) -> None:
     assert until_caught_up("--checkpoint", file) == ["two"]
 
 
-def test_people_are_told_on_the_side() -> None:
+def test_the_follow_command_prints_position_and_gap_notes_on_stderr() -> None:
     """Notes on stderr give the position and the gaps."""
     with SubscriberClient() as client:
         client.feeds.put(TOPIC, {"cap_records": 1})
@@ -74,7 +74,9 @@ def test_people_are_told_on_the_side() -> None:
     assert stopped == "stopped after 2"
 
 
-def test_a_topic_recreated_is_reported(tmp_path: Path) -> None:
+def test_the_follow_command_reports_a_recreated_topic_and_reads_its_beginning(
+    tmp_path: Path,
+) -> None:
     """The topic is read from its beginning."""
     file = str(tmp_path / "positions.db")
     until_caught_up("--checkpoint", file)
@@ -85,7 +87,7 @@ def test_a_topic_recreated_is_reported(tmp_path: Path) -> None:
     assert f"{TOPIC}: deleted and recreated; its numbers start again\n" in result.stderr
 
 
-def test_machines_get_an_object_for_each_record_and_event() -> None:
+def test_the_follow_command_with_json_prints_an_object_for_each_record_and_event() -> None:
     """All objects are on stdout, in order."""
     result = pullstream("follow", "orders", "--until-caught-up", "--after", "1", "--json")
     record, caught_up, closed = result.objects
@@ -96,7 +98,7 @@ def test_machines_get_an_object_for_each_record_and_event() -> None:
     assert result.stderr == ""
 
 
-def test_a_filter_and_a_node_leave_records_out() -> None:
+def test_the_follow_command_leaves_out_records_by_filter_and_node() -> None:
     """The options work as for every reader."""
     with SubscriberClient() as client:
         client.feeds.append(TOPIC, [{"data": b"mine", "attributes": {"node": "a"}}])
@@ -104,7 +106,7 @@ def test_a_filter_and_a_node_leave_records_out() -> None:
     assert until_caught_up("--message-filter", 'attributes.node = "a"') == ["mine"]
 
 
-def test_a_topic_that_does_not_exist() -> None:
+def test_the_follow_command_fails_for_a_missing_topic_or_creates_it_with_create() -> None:
     """The error is one line, or `--create` makes the topic."""
     result = pullstream("follow", "nothing", "--until-caught-up")
     assert result.code == 1
@@ -125,7 +127,9 @@ def test_a_topic_that_does_not_exist() -> None:
         (["--after", "9" * 5000], "--after"),
     ],
 )
-def test_options_that_do_not_fit(options: list[str], complaint: str) -> None:
+def test_the_follow_command_refuses_options_that_exclude_each_other(
+    options: list[str], complaint: str
+) -> None:
     """The error comes before any action."""
     result = pullstream("follow", "orders", *options)
     assert result.code == 2
@@ -143,7 +147,7 @@ def process(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_in_good_order(
+def test_a_signal_ends_the_follow_command_and_stores_the_position(
     number: int, code: int, process: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     """The position after the printed records is stored, and there is no traceback."""
@@ -156,8 +160,10 @@ def test_a_signal_ends_it_in_good_order(
     assert kept_in(tmp_path / "positions.db")[TOPIC] == 2
 
 
-def test_a_reader_that_leaves_ends_it(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    """As in `pullstream follow | head -1`, the position stays before unread records."""
+def test_the_follow_command_ends_when_the_reader_of_its_output_closes(
+    process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """In `pullstream follow | head -1`, the position stays before unread records."""
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.readline()
@@ -169,7 +175,7 @@ def test_a_reader_that_leaves_ends_it(process: subprocess.Popen[bytes], tmp_path
     assert kept_in(tmp_path / "positions.db")[TOPIC] == 2
 
 
-def test_an_error_is_reported_once_and_is_no_end_in_good_order() -> None:
+def test_the_follow_command_reports_an_error_once_and_fails() -> None:
     """The topic does not exist."""
     result = pullstream("follow", "nothing")
     assert result.code == 1

@@ -37,7 +37,7 @@ def run_beside(emulator: Emulator, interests: int, act: Callable[[], object], *a
     return result
 
 
-def test_what_is_published_is_printed(pubsub_emulator: Emulator) -> None:
+def test_the_listen_command_prints_new_messages_of_a_topic(pubsub_emulator: Emulator) -> None:
     """All new messages of the topic are printed, but no earlier ones."""
     pubsub_emulator.publish(TOPIC, "before")
 
@@ -49,7 +49,7 @@ def test_what_is_published_is_printed(pubsub_emulator: Emulator) -> None:
     assert (result.code, result.stdout, result.stderr) == (0, b"one\ntwo\n", "listening\n")
 
 
-def test_keys_are_chosen(pubsub_emulator: Emulator) -> None:
+def test_the_listen_command_prints_messages_of_the_given_keys(pubsub_emulator: Emulator) -> None:
     """Any number of keys may be given, and `--json` prints an object for each message."""
 
     def publish() -> None:
@@ -64,19 +64,19 @@ def test_keys_are_chosen(pubsub_emulator: Emulator) -> None:
     ]
 
 
-def test_a_key_that_is_given_twice_counts_once() -> None:
+def test_the_listen_command_counts_a_key_given_twice_once() -> None:
     """The failure of the only key ends the command."""
     result = pullstream("listen", "nothing", "--ordering-key", "a", "--ordering-key", "a")
     assert result.code == 1
 
 
-def test_it_stops_when_nothing_comes_for_too_long() -> None:
+def test_the_listen_command_stops_after_the_idle_time() -> None:
     """The exit code is 0."""
     result = pullstream("listen", "orders", "--idle-exit", "0.05")
     assert (result.code, result.stdout) == (0, b"")
 
 
-def test_a_topic_that_is_not_there_is_a_failure() -> None:
+def test_the_listen_command_fails_for_a_missing_topic() -> None:
     """The error is one line."""
     result = pullstream("listen", "nothing")
     assert result.code == 1
@@ -87,7 +87,7 @@ def test_a_topic_that_is_not_there_is_a_failure() -> None:
     )
 
 
-def test_a_topic_that_is_deleted_ends_it(pubsub_emulator: Emulator) -> None:
+def test_the_listen_command_ends_when_its_topic_is_deleted(pubsub_emulator: Emulator) -> None:
     """The error has the reason."""
 
     def delete() -> None:
@@ -98,7 +98,7 @@ def test_a_topic_that_is_deleted_ends_it(pubsub_emulator: Emulator) -> None:
     assert result.stderr.endswith("Error: The topic was deleted.\n")
 
 
-def test_a_publisher_without_a_broker_is_listened_to_directly() -> None:
+def test_the_listen_command_can_listen_to_a_publisher_without_a_broker() -> None:
     """The publisher's channels are no topics."""
     publisher = ChannelPublisher()
     with served(publisher) as endpoint:

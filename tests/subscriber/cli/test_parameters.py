@@ -17,14 +17,16 @@ from tests.subscriber.command_line import pullstream
         ("worker", "module:callback", "--subscription", "billing", "--shutdown-timeout"),
     ],
 )
-def test_seconds_are_a_number(command: tuple[str, ...], value: str) -> None:
+def test_a_seconds_option_accepts_only_plain_finite_numbers(
+    command: tuple[str, ...], value: str
+) -> None:
     """Python would accept these values as numbers."""
     result = pullstream(*command, value)
     assert result.code == 2
     assert f"'{value}' is not a number of seconds." in result.stderr
 
 
-def test_a_duration_is_one_that_there_can_be() -> None:
+def test_a_duration_option_refuses_durations_that_are_too_long() -> None:
     """Longer ones cannot be represented."""
     result = pullstream("feeds", "put", "orders", "--ttl", "9999999999d")
     assert result.code == 2

@@ -43,7 +43,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
         yield emulator
 
 
-def test_a_look_takes_nothing(broker: Emulator) -> None:
+def test_the_peek_command_leases_no_message_and_counts_no_delivery(broker: Emulator) -> None:
     """No message is leased, and no delivery is counted, however often the command runs."""
     broker.publish(TOPIC, "one", ordering_key="k", origin="web")
     broker.publish(TOPIC, "two", ordering_key="k")
@@ -57,7 +57,7 @@ def test_a_look_takes_nothing(broker: Emulator) -> None:
     assert (received.data, received.delivery_attempt) == (b"one", 1)
 
 
-def test_leased_messages_are_shown_with_their_state(broker: Emulator) -> None:
+def test_the_peek_command_shows_leased_messages_with_their_state(broker: Emulator) -> None:
     """An acknowledged message that waits for an earlier one of its key is not shown."""
     for number in range(3):
         broker.publish(TOPIC, f"{number}", ordering_key="k")
@@ -73,7 +73,7 @@ def test_leased_messages_are_shown_with_their_state(broker: Emulator) -> None:
     assert "state=leased" in people.lines[0]
 
 
-def test_long_data_is_whole(broker: Emulator) -> None:
+def test_the_peek_command_prints_long_data_in_full(broker: Emulator) -> None:
     """The broker's list has only the beginning. Data that is not text is base64."""
     broker.publish(TOPIC, b"\xff" * 100_000)
     broker.publish(TOPIC, "ä" * 10_000)
@@ -84,7 +84,7 @@ def test_long_data_is_whole(broker: Emulator) -> None:
     assert second["data"] == "ä" * 10_000
 
 
-def test_the_number_of_the_other_messages_is_reported(broker: Emulator) -> None:
+def test_the_peek_command_reports_the_number_of_messages_not_shown(broker: Emulator) -> None:
     """The oldest messages are printed."""
     for number in range(5):
         broker.publish(TOPIC, f"{number}")
@@ -92,21 +92,23 @@ def test_the_number_of_the_other_messages_is_reported(broker: Emulator) -> None:
     assert (result.stdout, result.stderr) == (b"0\n1\n", "2 messages (3 more)\n")
 
 
-def test_no_messages_are_no_failure(broker: Emulator) -> None:
+def test_the_peek_command_succeeds_without_messages(broker: Emulator) -> None:
     """A note says so."""
     result = pullstream("peek", "billing")
     assert (result.code, result.stdout, result.stderr) == (0, b"", "no messages\n")
 
 
-def test_a_subscription_that_does_not_exist_is_a_failure(broker: Emulator) -> None:
+def test_the_peek_command_fails_for_a_missing_subscription(broker: Emulator) -> None:
     """The error is one line."""
     result = pullstream("peek", "nothing")
     assert (result.code, result.stderr.count("\n")) == (1, 1)
     assert "nothing" in result.stderr
 
 
-def test_another_server_gets_its_messages_back_at_once(elsewhere: Emulator) -> None:
-    """The command says that the look counts."""
+def test_the_peek_command_returns_the_messages_of_another_server_at_once(
+    elsewhere: Emulator,
+) -> None:
+    """The command says that the delivery counts."""
     create(elsewhere)
     elsewhere.publish(TOPIC, "one")
     for _ in range(2):
@@ -116,7 +118,9 @@ def test_another_server_gets_its_messages_back_at_once(elsewhere: Emulator) -> N
     assert pullstream("fetch", "billing", "--ack", "--no-wait").stdout == b"one\n"
 
 
-def test_a_look_that_can_dead_letter_needs_yes(elsewhere: Emulator) -> None:
+def test_the_peek_command_needs_yes_if_a_delivery_can_dead_letter_a_message(
+    elsewhere: Emulator,
+) -> None:
     """The error has the limit and the topic. Nothing is delivered before."""
     policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
     create(elsewhere, dead_letter_policy=policy)
@@ -129,7 +133,7 @@ def test_a_look_that_can_dead_letter_needs_yes(elsewhere: Emulator) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--yes"]])
-def test_a_look_is_refused_where_it_breaks_acknowledgements(
+def test_the_peek_command_refuses_ordered_exactly_once_subscriptions_of_other_servers(
     elsewhere: Emulator, options: list[str]
 ) -> None:
     """A returned message withdraws the leases of the later messages of its key."""
@@ -141,7 +145,9 @@ def test_a_look_is_refused_where_it_breaks_acknowledgements(
     assert not elsewhere.history.deliveries("billing")
 
 
-def test_what_a_look_has_written_can_be_published_again(broker: Emulator, tmp_path: Path) -> None:
+def test_the_json_output_of_the_peek_command_can_be_published_again(
+    broker: Emulator, tmp_path: Path
+) -> None:
     """With data, attributes and ordering key, and without the attributes of a server."""
     broker.publish(TOPIC, b"\xff\x00", ordering_key="k", origin="web")
     file = tmp_path / "messages.json"

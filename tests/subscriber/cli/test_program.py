@@ -38,7 +38,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return install
 
 
-def test_help_lists_the_commands() -> None:
+def test_the_help_of_the_program_lists_the_commands() -> None:
     """The SDK's own commands need no installation."""
     result = pullstream("--help")
     assert result.code == 0
@@ -46,26 +46,26 @@ def test_help_lists_the_commands() -> None:
     assert set(OWN) <= set(listed)
 
 
-def test_no_command_shows_the_help() -> None:
+def test_the_program_without_a_command_shows_its_help() -> None:
     """The help is on stdout or, since click 8.2, on stderr."""
     result = pullstream()
     assert "Messages:" in result.stdout.decode() + result.stderr
 
 
-def test_an_unknown_command_is_wrong_usage() -> None:
+def test_an_unknown_command_is_a_usage_error_that_names_it() -> None:
     """The error names it."""
     result = pullstream("tropics")
     assert result.code == 2
     assert "No such command 'tropics'. Did you mean 'topics'?" in result.stderr
 
 
-def test_a_mistyped_command_of_a_group_has_a_suggestion() -> None:
-    """So has a mistyped option."""
+def test_the_error_for_a_mistyped_command_or_option_has_a_suggestion() -> None:
+    """Groups and options have suggestions."""
     assert "Did you mean 'list'?" in " ".join(pullstream("topics", "lst").stderr.split())
     assert "--project" in pullstream("topics", "list", "--projct", "p").stderr
 
 
-def test_no_help_is_truncated() -> None:
+def test_the_help_truncates_no_description_of_a_command() -> None:
     """Each command has a whole sentence, on narrow terminals over several lines."""
     text = pullstream("--help").stdout.decode()
     assert "..." not in text.partition("Messages:")[2]
@@ -77,7 +77,7 @@ def test_no_help_is_truncated() -> None:
 
 
 @pytest.mark.parametrize("command", ["", "fetch", "topics", "topics create", "feeds append"])
-def test_the_options_of_the_connection_are_the_last_section_of_a_help(command: str) -> None:
+def test_connection_options_are_the_last_section_of_a_commands_help(command: str) -> None:
     """The options of the command come first."""
     text = pullstream(*command.split(), "--help").stdout.decode()
     options, connection = text.split("\nConnection:\n")
@@ -106,7 +106,7 @@ def test_the_options_of_the_connection_are_the_last_section_of_a_help(command: s
         ("topics get", "'describe'"),
     ],
 )
-def test_words_of_other_programs_have_a_suggestion(words: str, suggestion: str) -> None:
+def test_command_words_of_other_programs_get_a_suggestion(words: str, suggestion: str) -> None:
     """A group suggests only the commands that it has."""
     result = pullstream(*words.split())
     assert result.code == 2
@@ -114,14 +114,14 @@ def test_words_of_other_programs_have_a_suggestion(words: str, suggestion: str) 
     assert f"No such command {command!r}. Did you mean {suggestion}?" in result.stderr
 
 
-def test_version_is_that_of_the_package() -> None:
+def test_the_version_option_prints_the_version_of_the_package() -> None:
     """In a source tree, it says that there is no version."""
     result = pullstream("--version")
     assert result.code == 0
     assert result.lines[0].startswith("pullstream ")
 
 
-def test_other_packages_add_commands(install: Install) -> None:
+def test_other_packages_can_add_commands_by_entry_points(install: Install) -> None:
     """Commands are found by entry points, as the emulator's command is."""
     text = "import click\n@click.command('hello')\ndef command():\n    'Greets.'\n    print('hi')\n"
     install("greeter", text, hello="command")
@@ -129,7 +129,7 @@ def test_other_packages_add_commands(install: Install) -> None:
     assert any(line.split() == ["hello", "Greets."] for line in pullstream("--help").lines)
 
 
-def test_a_command_that_cannot_be_loaded_says_why_and_harms_no_other(install: Install) -> None:
+def test_a_command_that_cannot_be_loaded_says_why_and_other_commands_work(install: Install) -> None:
     """Its package may lack one of its dependencies."""
     install("broken", "import a_module_that_is_missing\n", broken="command")
     result = pullstream("broken", "--some", "thing")
@@ -140,7 +140,7 @@ def test_a_command_that_cannot_be_loaded_says_why_and_harms_no_other(install: In
     assert "topics" in listing.stdout.decode()
 
 
-def test_ctrl_c_ends_with_130(install: Install) -> None:
+def test_ctrl_c_ends_the_program_with_exit_code_130(install: Install) -> None:
     """Shells expect this code of an interrupted program."""
     text = "import click\n@click.command('wait')\ndef command():\n    raise KeyboardInterrupt\n"
     install("waiter", text, wait="command")
@@ -148,7 +148,7 @@ def test_ctrl_c_ends_with_130(install: Install) -> None:
 
 
 @pytest.mark.parametrize("missing", ["click", "rich"])
-def test_without_its_extra_it_says_what_to_install(
+def test_the_program_without_its_extra_says_what_to_install(
     missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error is one line without a traceback."""
@@ -158,7 +158,7 @@ def test_without_its_extra_it_says_what_to_install(
     assert capsys.readouterr().err == line
 
 
-def test_a_failed_operation_is_one_line_and_1(pubsub_emulator: Emulator) -> None:
+def test_a_failed_command_prints_one_line_and_exits_with_1(pubsub_emulator: Emulator) -> None:
     """The line has the status and the server's text."""
     result = pullstream("topics", "describe", "orders")
     assert result.code == 1
@@ -167,7 +167,7 @@ def test_a_failed_operation_is_one_line_and_1(pubsub_emulator: Emulator) -> None
     assert result.stderr.count("\n") == 1
 
 
-def test_a_server_that_is_not_there_is_one_line_and_1() -> None:
+def test_a_command_for_an_unreachable_server_prints_one_line_and_exits_with_1() -> None:
     """The error comes at once, because a person waits for it."""
     result = pullstream("topics", "list", "--endpoint", "localhost:1", "--project", "p")
     assert result.code == 1
@@ -175,14 +175,14 @@ def test_a_server_that_is_not_there_is_one_line_and_1() -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_an_endpoint_of_another_form_is_wrong_usage() -> None:
+def test_an_invalid_endpoint_option_is_a_usage_error() -> None:
     """The error has the required form."""
     result = pullstream("topics", "list", "--endpoint", "here there", "--project", "p")
     assert result.code == 2
     assert "endpoint must have the form host:port, got 'here there'" in result.stderr
 
 
-def test_a_short_name_needs_a_project(
+def test_a_short_resource_name_on_the_command_line_needs_a_project(
     pubsub_emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full name does not."""
@@ -203,7 +203,7 @@ def test_a_short_name_needs_a_project(
         (["--project", "projects/said"], {}, "said"),
     ],
 )
-def test_the_project_is_the_one_said_or_the_environments(
+def test_the_project_of_a_command_comes_from_the_option_or_the_environment(
     args: list[str],
     environment: dict[str, str],
     project: str,
@@ -220,14 +220,16 @@ def test_the_project_is_the_one_said_or_the_environments(
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_options_of_the_session_may_stand_anywhere(place: int, pubsub_emulator: Emulator) -> None:
+def test_session_options_are_accepted_anywhere_on_the_command_line(
+    place: int, pubsub_emulator: Emulator
+) -> None:
     """They may be before the command, between its parts, and after it."""
     args = ["topics", "create", "orders"]
     args[place:place] = ["--project", "said", "--json"]
     assert pullstream(*args).objects == [{"name": "projects/said/topics/orders", "created": True}]
 
 
-def test_an_option_after_the_command_goes_before_one_in_front_of_it(
+def test_an_option_after_the_command_overrides_the_same_option_before_it(
     pubsub_emulator: Emulator,
 ) -> None:
     """The option closer to the command's end wins."""
@@ -236,7 +238,7 @@ def test_an_option_after_the_command_goes_before_one_in_front_of_it(
 
 
 @pytest.mark.usefixtures("emulator")
-def test_the_error_names_the_resource_that_is_missing() -> None:
+def test_the_error_of_a_command_names_the_missing_resource_in_full() -> None:
     """The server names only its id, which a topic and a subscription may share."""
     shown = pullstream("fetch", "nope", "--project", "p", "--timeout", "1")
     assert shown.code == 1
@@ -248,8 +250,8 @@ def test_the_error_names_the_resource_that_is_missing() -> None:
     assert shown.stderr.endswith(f"(resource=none). The topic {full} does not exist.\n")
 
 
-def test_texts_of_a_server_cannot_control_the_terminal_or_forge_lines() -> None:
-    """Neither in errors nor in lists that are read by programs."""
+def test_server_texts_printed_by_commands_cannot_control_the_terminal() -> None:
+    """Such texts occur in errors, and in lists that are read by programs."""
     wicked = "a\x1b[2J\nprojects/p/topics/forged"
 
     def answer(call: Call) -> pubsub.ListTopicsResponse:

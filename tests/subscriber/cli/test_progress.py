@@ -35,7 +35,7 @@ class WatchedClock(ManualClock):
         return super().timeout(deadline)
 
 
-def test_it_is_over_when_the_last_message_of_the_limit_has_ended(run: Run) -> None:
+def test_progress_is_over_when_the_last_message_of_the_limit_has_ended(run: Run) -> None:
     """A begun message is not enough."""
     clock = WatchedClock()
     progress = Progress(2, clock=clock)
@@ -49,7 +49,7 @@ def test_it_is_over_when_the_last_message_of_the_limit_has_ended(run: Run) -> No
     waiting.result()
 
 
-def test_a_message_beyond_the_limit_waits_and_is_not_taken_on(run: Run) -> None:
+def test_progress_does_not_begin_a_message_beyond_the_limit(run: Run) -> None:
     """The message waits until everything is stopped."""
     progress = Progress(1)
     assert progress.begin()
@@ -61,7 +61,7 @@ def test_a_message_beyond_the_limit_waits_and_is_not_taken_on(run: Run) -> None:
     assert beyond.result() is False
 
 
-def test_silence_ends_it(run: Run) -> None:
+def test_progress_ends_after_the_idle_time(run: Run) -> None:
     """The silence counts from the end of the last message."""
     clock = WatchedClock()
     progress = Progress(idle=10, clock=clock)
@@ -76,7 +76,7 @@ def test_silence_ends_it(run: Run) -> None:
     waiting.result()
 
 
-def test_a_message_that_takes_long_is_no_silence(run: Run) -> None:
+def test_a_long_running_message_does_not_count_as_idle_time_of_the_progress(run: Run) -> None:
     """A running message prevents silence."""
     clock = WatchedClock()
     progress = Progress(idle=10, clock=clock)
@@ -90,7 +90,7 @@ def test_a_message_that_takes_long_is_no_silence(run: Run) -> None:
     waiting.result()
 
 
-def test_once_stopped_nothing_is_taken_on() -> None:
+def test_a_stopped_progress_begins_no_message() -> None:
     """There is nothing to wait for."""
     progress = Progress()
     progress.stop()
@@ -98,7 +98,7 @@ def test_once_stopped_nothing_is_taken_on() -> None:
     assert not progress.begin()
 
 
-def test_a_signal_that_wakes_nobody_is_seen_all_the_same(run: Run) -> None:
+def test_the_progress_wait_notices_a_signal_received_by_another_thread(run: Run) -> None:
     """Another thread gets the signal, so the waiting main thread is not woken.
 
     The same happens when a signal comes between the main thread's last look and its sleep.
@@ -119,7 +119,7 @@ def test_a_signal_that_wakes_nobody_is_seen_all_the_same(run: Run) -> None:
         signal.signal(signal.SIGUSR1, previous)
 
 
-def test_an_interrupted_wait_still_takes_messages_on() -> None:
+def test_an_interrupted_progress_wait_still_accepts_messages() -> None:
     """Only `stop` refuses messages, because a signal handler may do little."""
     progress = Progress()
     progress.interrupt()

@@ -37,8 +37,8 @@ def arrived(count: int) -> list[pubsub.PubsubMessage]:
     return found
 
 
-def test_arguments_are_messages() -> None:
-    """Their ids are printed, one per line."""
+def test_the_publish_command_publishes_its_arguments_as_messages() -> None:
+    """The command prints their ids, one per line."""
     result = pullstream(
         "publish", "orders", "one", "zwölf", "--attribute", "a=1", "--attribute", "b="
     )
@@ -49,13 +49,13 @@ def test_arguments_are_messages() -> None:
     assert dict(messages[0].attributes) == {"a": "1", "b": ""}
 
 
-def test_machines_get_an_object_for_each_id() -> None:
+def test_the_publish_command_with_json_prints_an_object_for_each_message_id() -> None:
     """The field has the name of the REST interface."""
     (published,) = pullstream("publish", "orders", "one", "--json").objects
     assert published == {"messageId": arrived(1)[0].message_id}
 
 
-def test_lines_of_a_file_are_messages(tmp_path: Path) -> None:
+def test_the_publish_command_publishes_lines_of_a_file_as_messages(tmp_path: Path) -> None:
     """The data is unchanged without the end of the line. Empty lines are left out and counted."""
     file = tmp_path / "orders.txt"
     file.write_bytes(b"one\n\n\xff\x00\r\nthree")
@@ -64,13 +64,13 @@ def test_lines_of_a_file_are_messages(tmp_path: Path) -> None:
     assert result.stderr == "Empty lines skipped: 1\n"
 
 
-def test_lines_of_stdin_are_messages() -> None:
+def test_the_publish_command_publishes_lines_of_stdin_as_messages() -> None:
     """With an attribute an empty line is a message, too."""
     pullstream("publish", "orders", "--attribute", "a=1", stdin=b"one\n\n")
     assert [message.data for message in arrived(2)] == [b"one", b""]
 
 
-def test_a_line_is_published_before_the_next_one_is_written() -> None:
+def test_the_publish_command_publishes_a_line_of_stdin_without_waiting_for_the_next() -> None:
     """The end of stdin may come much later."""
     reader, writer = os.pipe()
     with (
@@ -86,7 +86,9 @@ def test_a_line_is_published_before_the_next_one_is_written() -> None:
         assert running.result().code == 0
 
 
-def test_a_large_file_goes_in_batches(tmp_path: Path, pubsub_emulator: Emulator) -> None:
+def test_the_publish_command_publishes_a_large_file_in_batches(
+    tmp_path: Path, pubsub_emulator: Emulator
+) -> None:
     """One run publishes more messages than one request can hold."""
     file = tmp_path / "orders.txt"
     file.write_text("".join(f"{number}\n" for number in range(2500)))
@@ -95,12 +97,12 @@ def test_a_large_file_goes_in_batches(tmp_path: Path, pubsub_emulator: Emulator)
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 2500
 
 
-def test_all_messages_get_the_ordering_key() -> None:
+def test_the_ordering_key_option_of_the_publish_command_applies_to_all_messages() -> None:
     pullstream("publish", "orders", "one", "two", "--ordering-key", "k")
     assert [message.ordering_key for message in arrived(2)] == ["k", "k"]
 
 
-def test_each_line_brings_its_ordering_key() -> None:
+def test_the_publish_command_can_take_the_ordering_key_from_a_field_of_each_line() -> None:
     """The key is a field of the line, which stays in the data."""
     stdin = b"eu;1\nus;2\n"
     pullstream("publish", "orders", "--key-field", "1", "--delimiter", ";", stdin=stdin)
@@ -109,7 +111,7 @@ def test_each_line_brings_its_ordering_key() -> None:
     assert found == {("eu", b"eu;1"), ("us", b"us;2")}
 
 
-def test_a_line_without_its_key_is_named() -> None:
+def test_the_publish_command_names_a_line_without_its_ordering_key_field() -> None:
     """Earlier lines of the same batch are not published either."""
     result = pullstream("publish", "orders", "--key-field", "2", stdin=b"a,b\nc\n")
     assert result.code == 1
@@ -130,7 +132,7 @@ def test_a_line_without_its_key_is_named() -> None:
         (("one", "--attribute", "a"), "'a' does not have the form KEY=VALUE"),
     ],
 )
-def test_arguments_that_exclude_each_other_are_wrong_usage(
+def test_exclusive_arguments_of_the_publish_command_are_a_usage_error(
     args: tuple[str, ...], text: str
 ) -> None:
     """The error names them."""
@@ -139,7 +141,7 @@ def test_arguments_that_exclude_each_other_are_wrong_usage(
     assert text in result.stderr
 
 
-def test_a_failure_on_the_way_says_what_was_published() -> None:
+def test_a_failed_publish_command_says_which_messages_were_published() -> None:
     """The ids of those messages have been printed."""
     stdin = io.BufferedReader(io.BytesIO(b"x" * 100 + b"\n" + b"y" * 11_000_000))
     result = pullstream("publish", "orders", stdin=stdin)
@@ -158,14 +160,16 @@ def test_a_failure_on_the_way_says_what_was_published() -> None:
         (("--ordering-key", "k" * 1025), "--ordering-key: ordering_key has 1025 bytes"),
     ],
 )
-def test_an_option_that_pubsub_refuses_is_named(options: tuple[str, str], text: str) -> None:
+def test_the_publish_command_names_an_option_that_pubsub_refuses(
+    options: tuple[str, str], text: str
+) -> None:
     """Nothing is published."""
     result = pullstream("publish", "orders", "one", *options)
     assert result.code == 2
     assert text in result.stderr
 
 
-def test_a_line_with_a_key_that_pubsub_refuses_is_named() -> None:
+def test_the_publish_command_names_a_line_whose_ordering_key_pubsub_refuses() -> None:
     """Earlier lines of the same batch are not published either."""
     stdin = b"a,1\n" + b"k" * 1025 + b",2\n"
     result = pullstream("publish", "orders", "--key-field", "1", stdin=stdin)
@@ -174,7 +178,7 @@ def test_a_line_with_a_key_that_pubsub_refuses_is_named() -> None:
 
 
 @pytest.mark.parametrize("command", ["fetch", "pull"])
-def test_received_messages_are_published_as_they_were(command: str) -> None:
+def test_the_publish_command_republishes_received_messages_unchanged(command: str) -> None:
     """Text and other data, attributes and ordering keys."""
     with TopicAdminClient() as topics:
         messages: list[dict[str, Any]] = [
@@ -197,7 +201,7 @@ def test_received_messages_are_published_as_they_were(command: str) -> None:
     }
 
 
-def test_attributes_that_servers_add_are_left_out() -> None:
+def test_the_publish_command_leaves_out_attributes_that_servers_add() -> None:
     """Publishing would refuse them."""
     record = b'{"data": "x", "attributes": {"googclient_schemaname": "s", "a": "1"}}\n\n'
     result = pullstream("publish", "orders", "--from", "-", stdin=record)
@@ -221,7 +225,7 @@ def test_attributes_that_servers_add_are_left_out() -> None:
         (b"\xff", "can't decode"),
     ],
 )
-def test_a_line_that_is_no_message_is_named(line: bytes, text: str) -> None:
+def test_the_publish_command_names_an_input_line_that_is_no_message(line: bytes, text: str) -> None:
     """Messages of earlier lines may have been published."""
     result = pullstream("publish", "orders", "--from", "-", stdin=b'{"data": "x"}\n' + line)
     assert result.code == 1

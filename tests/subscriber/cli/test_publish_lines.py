@@ -34,7 +34,7 @@ class Chunks:
         ([b"a\n\nb\n"], [[b"a", b"", b"b"]]),
     ],
 )
-def test_lines_come_as_soon_as_they_are_complete(
+def test_publish_lines_yields_lines_as_soon_as_they_are_complete(
     pieces: list[bytes], groups: list[list[bytes]]
 ) -> None:
     """The lines that one read completes are one group, and the last line needs no end."""
@@ -45,8 +45,10 @@ def test_lines_come_as_soon_as_they_are_complete(
     text=st.binary(max_size=200).map(lambda data: data.replace(b"\r", b"\n")),
     cuts=st.lists(st.integers(0, 200)),
 )
-def test_lines_are_the_same_however_the_stream_is_cut(text: bytes, cuts: list[int]) -> None:
-    """They equal the split of the whole text."""
+def test_publish_lines_yields_the_same_lines_however_the_stream_is_split(
+    text: bytes, cuts: list[int]
+) -> None:
+    """The lines equal the split of the whole text."""
     bounds = [0, *sorted(cuts), len(text)]
     pieces = [text[a:b] for a, b in itertools.pairwise(bounds)]
     lines = [line for group in line_groups(Chunks([p for p in pieces if p])) for line in group]
@@ -54,6 +56,6 @@ def test_lines_are_the_same_however_the_stream_is_cut(text: bytes, cuts: list[in
     assert lines == (expected[:-1] if expected[-1] == b"" else expected)
 
 
-def test_a_file_is_a_stream() -> None:
+def test_publish_lines_reads_from_a_file() -> None:
     """Everything else from which Python reads bytes works as well."""
     assert list(line_groups(io.BytesIO(b"a\nb\n"))) == [[b"a", b"b"]]

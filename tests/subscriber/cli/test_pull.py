@@ -24,7 +24,9 @@ def publish(*messages: bytes, **fields: object) -> list[str]:
         return client.publish(TOPIC, [{"data": data, **fields} for data in messages])
 
 
-def test_a_pipe_gets_the_data_byte_for_byte(pubsub_emulator: Emulator) -> None:
+def test_the_pull_command_prints_message_data_unchanged_to_a_pipe(
+    pubsub_emulator: Emulator,
+) -> None:
     """Each message is one line, and without --ack nothing is acknowledged."""
     publish(b"one", b"\xff\xfe")
     result = pullstream("pull", "billing")
@@ -32,21 +34,23 @@ def test_a_pipe_gets_the_data_byte_for_byte(pubsub_emulator: Emulator) -> None:
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 2
 
 
-def test_what_was_printed_is_acknowledged_when_asked_for(pubsub_emulator: Emulator) -> None:
+def test_the_pull_command_with_ack_acknowledges_the_printed_messages(
+    pubsub_emulator: Emulator,
+) -> None:
     """The messages are not redelivered."""
     publish(b"one", b"two")
     assert pullstream("pull", "billing", "--ack").stdout == b"one\ntwo\n"
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_it_stops_at_the_number_asked_for(pubsub_emulator: Emulator) -> None:
+def test_the_pull_command_stops_at_the_requested_number(pubsub_emulator: Emulator) -> None:
     """The rest stays."""
     publish(b"one", b"two", b"three")
     assert pullstream("pull", "billing", "--ack", "--max-messages", "2").stdout == b"one\ntwo\n"
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_machines_get_all_there_is_to_know() -> None:
+def test_the_pull_command_with_json_prints_all_fields_of_a_message() -> None:
     """Text is unchanged, other data is base64 with a flag, and the ack id is there while valid."""
     ids = publish("Grüße".encode(), b"\xff", attributes={"a": "1"}, ordering_key="k")
     first, second = pullstream("pull", "billing", "--json").objects
@@ -64,7 +68,7 @@ def test_machines_get_all_there_is_to_know() -> None:
     assert "ackId" not in third
 
 
-def test_people_see_a_head_and_the_data() -> None:
+def test_the_pull_command_prints_a_header_and_safe_data_to_a_terminal() -> None:
     """No part of a message can control the terminal."""
     (message_id,) = publish(b"[bold]\x1b[2Jdata", attributes={"a": "\x07"}, ordering_key="k")
     pulled = pullstream("pull", "billing", terminal=True)
@@ -78,13 +82,13 @@ def test_people_see_a_head_and_the_data() -> None:
 
 
 @pytest.mark.parametrize("wait", ["0", "0.05"])
-def test_no_messages_in_time_is_no_failure(wait: str) -> None:
+def test_the_pull_command_without_messages_in_time_succeeds(wait: str) -> None:
     """A note says so, and stdout stays empty."""
     result = pullstream("pull", "billing", "--wait", wait)
     assert (result.code, result.stdout, result.stderr) == (0, b"", "no messages\n")
 
 
-def test_a_subscription_that_is_not_there_is_a_failure() -> None:
+def test_the_pull_command_fails_for_a_missing_subscription() -> None:
     """The error is one line."""
     result = pullstream("pull", "nothing")
     assert result.code == 1

@@ -39,8 +39,8 @@ def redrive(*args: str) -> tuple[int, list[str], str]:
     return result.code, result.lines, result.stderr
 
 
-def test_messages_go_back_to_the_topic_that_they_came_from(emulator: Emulator) -> None:
-    """As they were, in the order of their key. A message without a source stays."""
+def test_redrive_publishes_dead_letters_to_their_source_topics_in_order(emulator: Emulator) -> None:
+    """The messages have their original content. A message without a source stays."""
     code, _, errors = redrive()
     assert code == 1
     assert "moved 3, 1 without a source\n" in errors
@@ -53,14 +53,16 @@ def test_messages_go_back_to_the_topic_that_they_came_from(emulator: Emulator) -
     assert emulator.backlog(BILLING) == 3
 
 
-def test_messages_go_to_the_given_topic(emulator: Emulator) -> None:
+def test_redrive_publishes_dead_letters_to_the_given_topic(emulator: Emulator) -> None:
     """Also those without a source."""
     assert redrive("--to", "orders") == (0, [], "moved 4\n")
     assert emulator.backlog(DEAD_LETTERS) == 0
     assert redrive("--to", "orders") == (0, [], "no messages\n")
 
 
-def test_a_filter_selects_messages(emulator: Emulator) -> None:
+def test_a_redrive_filter_selects_messages_and_leaves_the_others_uncounted(
+    emulator: Emulator,
+) -> None:
     """The others stay, and their delivery is not counted as an attempt."""
     expression = 'attributes.pullstream_reject_reason = "price"'
     assert redrive("--filter", expression) == (0, [], "moved 2, 2 not matching\n")
@@ -70,8 +72,8 @@ def test_a_filter_selects_messages(emulator: Emulator) -> None:
     assert "--filter: You have passed an invalid argument" in errors
 
 
-def test_a_dry_run_changes_nothing(emulator: Emulator) -> None:
-    """It prints each message with its target and reason."""
+def test_a_redrive_dry_run_prints_messages_and_changes_nothing(emulator: Emulator) -> None:
+    """Each message is printed with its target and reason."""
     code, lines, errors = redrive("--to", "orders", "--dry-run")
     assert (code, errors) == (0, "would move 4\n")
     assert lines[2] == f"3 to {ORDERS}: stock"
@@ -82,13 +84,13 @@ def test_a_dry_run_changes_nothing(emulator: Emulator) -> None:
     assert len(emulator.messages(ORDERS)) == 3
 
 
-def test_a_limit_ends_the_run(emulator: Emulator) -> None:
+def test_redrive_stops_at_its_message_limit(emulator: Emulator) -> None:
     """The rest stays."""
     assert redrive("--to", "orders", "--limit", "2") == (0, [], "moved 2\n")
     assert emulator.backlog(DEAD_LETTERS) == 2
 
 
-def test_messages_that_cannot_be_published_stay(emulator: Emulator) -> None:
+def test_redrive_leaves_messages_that_cannot_be_published(emulator: Emulator) -> None:
     """Nothing is acknowledged without a confirmation."""
     emulator.faults.error("Publish", PermissionDenied("not you"), times=1)
     code, _, errors = redrive("--filter", "attributes:origin")

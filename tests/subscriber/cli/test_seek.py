@@ -23,7 +23,9 @@ def billing(emulator: Emulator) -> None:
 
 
 @pytest.mark.usefixtures("billing")
-def test_a_seek_to_a_time_brings_messages_back(emulator: Emulator, clock: ManualClock) -> None:
+def test_the_seek_command_to_a_time_redelivers_acknowledged_messages(
+    emulator: Emulator, clock: ManualClock
+) -> None:
     """The time is absolute, or a duration before the broker's time."""
     run("publish", "orders", "a")
     clock.advance(600)
@@ -40,7 +42,9 @@ def test_a_seek_to_a_time_brings_messages_back(emulator: Emulator, clock: Manual
 
 
 @pytest.mark.usefixtures("billing")
-def test_a_purge_ends_at_the_time_of_the_broker(emulator: Emulator, clock: ManualClock) -> None:
+def test_the_purge_command_ends_at_the_time_of_the_broker_after_confirmation(
+    emulator: Emulator, clock: ManualClock
+) -> None:
     """A broker's clock may be ahead. A person is asked first."""
     clock.advance(20 * 86_400)
     run("publish", "orders", "a", "b")
@@ -61,7 +65,9 @@ def test_a_purge_ends_at_the_time_of_the_broker(emulator: Emulator, clock: Manua
         (("--time", "2026-11-26"), "add Z for UTC, or an offset such as +02:00"),
     ],
 )
-def test_what_is_no_time_is_wrong_usage(options: tuple[str, ...], text: str) -> None:
+def test_an_invalid_time_of_the_seek_command_is_a_usage_error(
+    options: tuple[str, ...], text: str
+) -> None:
     """The error shows the allowed forms."""
     result = run("seek", "billing", *options)
     assert result.code == 2

@@ -10,7 +10,9 @@ SNAPSHOT = names.snapshot_path("test-project", "before")
 SUBSCRIPTION = names.subscription_path("test-project", "billing")
 
 
-def test_a_snapshot_restores_a_subscription(pubsub_emulator: Emulator) -> None:
+def test_seeking_to_a_snapshot_redelivers_the_messages_acknowledged_since(
+    pubsub_emulator: Emulator,
+) -> None:
     """The messages that were acknowledged since are delivered again."""
     pullstream("topics", "create", "orders")
     pullstream("subscriptions", "create", "billing", "--topic", "orders")

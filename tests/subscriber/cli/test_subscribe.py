@@ -37,7 +37,7 @@ def publish(*messages: bytes, **fields: object) -> list[str]:
 # ---- printing ------------------------------------------------------------------------------------
 
 
-def test_what_was_printed_is_acknowledged(pubsub_emulator: Emulator) -> None:
+def test_the_subscribe_command_acknowledges_the_printed_messages(pubsub_emulator: Emulator) -> None:
     """The command stops at the requested number, and the rest stays in the backlog."""
     publish(b"one", b"two", b"three")
     result = pullstream("subscribe", "billing", "--max-messages", "2")
@@ -45,7 +45,7 @@ def test_what_was_printed_is_acknowledged(pubsub_emulator: Emulator) -> None:
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_machines_get_an_object_for_each_message() -> None:
+def test_the_subscribe_command_with_json_prints_an_object_for_each_message() -> None:
     """The fields are those of `pull`, without an ack id."""
     (message_id,) = publish(b"one", attributes={"a": "1"})
     (received,) = pullstream("subscribe", "billing", "--max-messages", "1", "--json").objects
@@ -58,13 +58,13 @@ def test_machines_get_an_object_for_each_message() -> None:
     }
 
 
-def test_it_stops_when_nothing_comes_for_too_long() -> None:
+def test_the_subscribe_command_stops_after_the_idle_time() -> None:
     """The exit code is 0."""
     result = pullstream("subscribe", "billing", "--idle-exit", "0.05")
     assert (result.code, result.stdout, result.stderr) == (0, b"", "")
 
 
-def test_a_stream_that_ends_with_an_error_is_a_failure() -> None:
+def test_the_subscribe_command_fails_if_its_stream_ends_with_an_error() -> None:
     """The error is one line."""
     result = pullstream("subscribe", "nothing")
     assert result.code == 1
@@ -75,7 +75,9 @@ def test_a_stream_that_ends_with_an_error_is_a_failure() -> None:
 # ---- running a command ---------------------------------------------------------------------------
 
 
-def test_a_command_gets_the_message(tmp_path: Path, pubsub_emulator: Emulator) -> None:
+def test_the_subscribe_command_passes_each_message_to_the_executed_command(
+    tmp_path: Path, pubsub_emulator: Emulator
+) -> None:
     """The command gets data on stdin and the rest in its environment. Exit code 0 acknowledges."""
     (message_id,) = publish(b"one\x00two", attributes={"event-type": "paid"}, ordering_key="k")
     out = tmp_path / "out"
@@ -89,7 +91,9 @@ def test_a_command_gets_the_message(tmp_path: Path, pubsub_emulator: Emulator) -
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_command_that_fails_gives_the_message_back(pubsub_emulator: Emulator) -> None:
+def test_the_subscribe_command_nacks_the_message_of_a_failed_command(
+    pubsub_emulator: Emulator,
+) -> None:
     """A note on stderr has the exit code."""
     (message_id,) = publish(b"one")
     result = pullstream("subscribe", "billing", "--max-messages", "1", "--exec", "exit 3")
@@ -98,7 +102,9 @@ def test_a_command_that_fails_gives_the_message_back(pubsub_emulator: Emulator) 
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_workers_run_commands_side_by_side(tmp_path: Path) -> None:
+def test_the_subscribe_command_runs_commands_of_several_workers_concurrently(
+    tmp_path: Path,
+) -> None:
     """Each of the two commands waits for the other at a named pipe."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -111,7 +117,7 @@ def test_workers_run_commands_side_by_side(tmp_path: Path) -> None:
     assert Path(f"{pipe}.out").read_text() == "hello\n"
 
 
-def test_attributes_become_variables() -> None:
+def test_message_attributes_become_environment_variables_of_the_executed_command() -> None:
     """The names can be used in a shell, and values have only allowed characters."""
     record = {
         "messageId": "1",
@@ -149,7 +155,7 @@ def next_line(process: subprocess.Popen[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_in_good_order(
+def test_a_signal_ends_the_subscribe_command_after_its_acknowledgements(
     number: int, code: int, process: subprocess.Popen[bytes], pubsub_emulator: Emulator
 ) -> None:
     """Printed messages are acknowledged by then, and there is no traceback."""
@@ -162,7 +168,7 @@ def test_a_signal_ends_it_in_good_order(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+def test_a_second_signal_ends_the_subscribe_command_without_waiting(tmp_path: Path) -> None:
     """The program does not wait for a running command, whose message is redelivered."""
     began = tmp_path / "began"
     command = [sys.executable, "-m", "pullstream", "subscribe", "billing"]
@@ -222,7 +228,7 @@ def pipes(tmp_path: Path) -> tuple[Path, Path]:
     return names
 
 
-def test_ctrl_c_lets_the_running_command_finish(
+def test_ctrl_c_in_subscribe_lets_the_running_command_finish(
     pipes: tuple[Path, Path], tmp_path: Path, pubsub_emulator: Emulator
 ) -> None:
     """The message of the command is acknowledged."""
@@ -242,7 +248,7 @@ def test_ctrl_c_lets_the_running_command_finish(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_second_ctrl_c_terminates_the_running_command(
+def test_a_second_ctrl_c_in_subscribe_terminates_the_running_command(
     pipes: tuple[Path, Path], tmp_path: Path, pubsub_emulator: Emulator
 ) -> None:
     """Its child processes end as well, and the message is redelivered."""
@@ -261,7 +267,7 @@ def test_a_second_ctrl_c_terminates_the_running_command(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_a_reader_that_leaves_ends_it(
+def test_the_subscribe_command_ends_when_the_reader_of_its_output_closes(
     process: subprocess.Popen[bytes], pubsub_emulator: Emulator
 ) -> None:
     """As in `pullstream subscribe | head -1`, unread messages are not acknowledged."""

@@ -24,7 +24,7 @@ def billing(orders: None) -> None:
 
 
 @pytest.mark.usefixtures("orders")
-def test_a_subscription_is_created_with_its_settings() -> None:
+def test_the_subscriptions_create_command_sets_all_settings() -> None:
     """The options have gcloud's names, and a short dead-letter topic gets the project as well."""
     pullstream("topics", "create", "dead")
     created = pullstream(
@@ -55,7 +55,7 @@ def test_a_subscription_is_created_with_its_settings() -> None:
 
 
 @pytest.mark.usefixtures("orders")
-def test_a_push_subscription_has_its_endpoint() -> None:
+def test_the_subscriptions_create_command_creates_a_push_subscription_with_its_endpoint() -> None:
     """The list shows it."""
     pullstream(
         "subscriptions", "create", "billing", "--topic", "orders", "--push-endpoint", "http://e"
@@ -64,8 +64,8 @@ def test_a_push_subscription_has_its_endpoint() -> None:
     assert listed["pushConfig"]["pushEndpoint"] == "http://e"
 
 
-def test_delivery_attempts_without_a_dead_letter_topic_are_wrong_usage() -> None:
-    """They would have no meaning."""
+def test_max_delivery_attempts_without_a_dead_letter_topic_is_a_usage_error() -> None:
+    """The option would have no meaning."""
     result = pullstream(
         *("subscriptions", "create", "billing", "--topic", "orders"),
         *("--max-delivery-attempts", "7"),
@@ -75,7 +75,7 @@ def test_delivery_attempts_without_a_dead_letter_topic_are_wrong_usage() -> None
 
 
 @pytest.mark.usefixtures("billing")
-def test_subscriptions_are_listed_and_deleted() -> None:
+def test_the_subscriptions_command_lists_and_deletes_subscriptions() -> None:
     """In a pipe, columns are separated by tabs and have full names."""
     columns = pullstream("subscriptions", "list").lines[0].split("\t")
     assert columns[:3] == [SUBSCRIPTION, TOPIC, "10"]
@@ -85,7 +85,7 @@ def test_subscriptions_are_listed_and_deleted() -> None:
 
 
 @pytest.mark.usefixtures("billing")
-def test_machines_get_one_object_a_line() -> None:
+def test_the_subscriptions_list_command_with_json_prints_one_object_per_line() -> None:
     """The fields have the names of the REST interface."""
     (topic,) = pullstream("topics", "list", "--json").objects
     assert (topic["name"], topic["labels"]) == (TOPIC, {"team": "a"})
@@ -96,7 +96,7 @@ def test_machines_get_one_object_a_line() -> None:
 
 
 @pytest.mark.usefixtures("billing")
-def test_people_get_a_table_with_short_names() -> None:
+def test_the_subscriptions_list_command_prints_a_table_with_short_names() -> None:
     """The table has a head, and no column that is empty in every row."""
     pullstream("topics", "create", "refunds", "--label", "team=b")
     head, first, second = pullstream("topics", "list", terminal=True).lines
@@ -113,7 +113,7 @@ def shown() -> dict[str, object]:
 
 
 @pytest.mark.usefixtures("billing")
-def test_an_update_changes_only_what_is_given() -> None:
+def test_the_subscriptions_update_command_changes_only_the_given_settings() -> None:
     """A policy is set as a whole, and another option clears it."""
     pullstream("topics", "create", "dead")
     update = ("subscriptions", "update", "billing")
@@ -146,7 +146,9 @@ def test_an_update_changes_only_what_is_given() -> None:
         (("--dead-letter-topic", "orders", "--clear-dead-letter-policy"), "set and cleared"),
     ],
 )
-def test_an_update_that_makes_no_sense_is_wrong_usage(options: tuple[str, ...], text: str) -> None:
+def test_an_invalid_subscriptions_update_is_a_usage_error_and_changes_nothing(
+    options: tuple[str, ...], text: str
+) -> None:
     """Nothing is changed."""
     result = pullstream("subscriptions", "update", "billing", *options)
     assert result.code == 2
@@ -160,8 +162,10 @@ def test_a_detached_subscription_gets_no_messages() -> None:
     assert shown()["detached"] is True
 
 
-def test_a_broker_reports_backlog_and_age(emulator: Emulator, clock: ManualClock) -> None:
-    """They come before the settings. A server without HTTP does not report them."""
+def test_the_subscriptions_describe_command_shows_backlog_and_age_of_a_broker(
+    emulator: Emulator, clock: ManualClock
+) -> None:
+    """The two come before the settings. A server without HTTP does not report them."""
     project = ("--project", "test-project")
     pullstream("topics", "create", "orders", *project)
     pullstream("subscriptions", "create", "billing", "--topic", "orders", *project)

@@ -18,7 +18,7 @@ def orders(pubsub_emulator: Emulator) -> None:
     assert pullstream("topics", "create", "orders", "--label", "team=a").code == 0
 
 
-def test_topics_live_from_creation_to_deletion() -> None:
+def test_the_topics_command_creates_lists_and_deletes_topics() -> None:
     """One command creates or deletes several topics."""
     created = pullstream("topics", "create", "orders", "refunds")
     refunds = names.topic_path("test-project", "refunds")
@@ -29,7 +29,7 @@ def test_topics_live_from_creation_to_deletion() -> None:
     assert pullstream("topics", "list").lines == []
 
 
-def test_a_topic_is_created_with_labels_and_retention() -> None:
+def test_the_topics_create_command_sets_labels_and_retention() -> None:
     """The description shows them with one path and value per line."""
     pullstream(
         *("topics", "create", "orders", "--label", "a=1", "--label", "b="),
@@ -49,14 +49,18 @@ def test_a_topic_is_created_with_labels_and_retention() -> None:
         (("--message-retention-duration", "soon"), "'soon' is not a duration such as 90s"),
     ],
 )
-def test_a_value_of_another_form_is_wrong_usage(option: tuple[str, str], text: str) -> None:
+def test_an_invalid_option_value_of_the_topics_command_is_a_usage_error(
+    option: tuple[str, str], text: str
+) -> None:
     """The error has the value and the form."""
     result = pullstream("topics", "create", "orders", *option)
     assert result.code == 2
     assert text in result.stderr
 
 
-def test_what_there_is_already_is_refused(pubsub_emulator: Emulator, orders: None) -> None:
+def test_the_topics_create_command_refuses_an_existing_topic_and_keeps_earlier_ones(
+    pubsub_emulator: Emulator, orders: None
+) -> None:
     """Topics that were created earlier on the same line stay."""
     result = pullstream("topics", "create", "refunds", "orders", "others")
     assert result.code == 1
@@ -66,7 +70,7 @@ def test_what_there_is_already_is_refused(pubsub_emulator: Emulator, orders: Non
 
 
 @pytest.mark.usefixtures("orders")
-def test_an_update_changes_only_what_is_given() -> None:
+def test_the_topics_update_command_changes_only_the_given_settings() -> None:
     """Labels are set and removed one by one."""
     update = ("topics", "update", "orders")
     assert pullstream(*update, "--label", "stage=test").lines == [f"{TOPIC} updated"]
@@ -79,7 +83,7 @@ def test_an_update_changes_only_what_is_given() -> None:
     assert "Nothing to change" in pullstream(*update).stderr
 
 
-def test_the_error_for_a_short_id_has_the_rule() -> None:
+def test_the_error_for_a_topic_id_that_is_too_short_states_the_rule() -> None:
     """The server's text names a page only."""
     result = pullstream("topics", "create", "y")
     assert result.code == 1

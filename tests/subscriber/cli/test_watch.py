@@ -29,14 +29,18 @@ def client(pubsub_emulator: Emulator) -> Iterator[SubscriberClient]:
         yield client
 
 
-def test_it_prints_what_comes_and_stops_at_the_number_asked_for(client: SubscriberClient) -> None:
+def test_the_watch_command_prints_records_and_stops_at_the_requested_number(
+    client: SubscriberClient,
+) -> None:
     """A pipe gets the data alone."""
     client.feeds.append(OLDS, ["one", "two", "three"])
     result = pullstream("watch", "olds", "--after", "0", "--max-messages", "2")
     assert (result.code, result.stdout, result.stderr) == (0, b"one\ntwo\n", "")
 
 
-def test_it_tells_what_was_lost_and_when_there_is_no_more(client: SubscriberClient) -> None:
+def test_the_watch_command_reports_gaps_and_stops_after_the_idle_time(
+    client: SubscriberClient,
+) -> None:
     """Notes report both. The command stops after the idle time with exit code 0."""
     client.feeds.append(NEWS, ["1", "2", "3"])
     result = pullstream("watch", "news", "--after", "0", "--idle-exit", IDLE)
@@ -47,7 +51,9 @@ def test_it_tells_what_was_lost_and_when_there_is_no_more(client: SubscriberClie
     ]
 
 
-def test_machines_get_an_object_for_each_event(client: SubscriberClient) -> None:
+def test_the_watch_command_with_json_prints_an_object_for_each_event(
+    client: SubscriberClient,
+) -> None:
     """Each object has its topic."""
     client.feeds.append(OLDS, [{"data": b"one", "attributes": {"tag": "t", "x": "y"}}])
     result = pullstream(
@@ -68,7 +74,9 @@ def test_machines_get_an_object_for_each_event(client: SubscriberClient) -> None
     assert {one["event"] for one in others} == {"caught-up"}
 
 
-def test_people_see_of_which_topic_a_message_is(client: SubscriberClient) -> None:
+def test_the_watch_command_prints_the_topic_of_each_message_to_a_terminal(
+    client: SubscriberClient,
+) -> None:
     """The topic is above the data."""
     client.feeds.append(OLDS, ["one"])
     result = pullstream("watch", "olds", "--after", "0", "--max-messages", "1", terminal=True)
@@ -77,7 +85,9 @@ def test_people_see_of_which_topic_a_message_is(client: SubscriberClient) -> Non
     assert body == "one"
 
 
-def test_only_what_passes_the_filter_is_printed(client: SubscriberClient) -> None:
+def test_the_watch_command_prints_only_records_that_pass_filter_and_node(
+    client: SubscriberClient,
+) -> None:
     """Records of the user's own node are left out."""
     for data, tag, node in (("1", "a", "x"), ("2", "b", "x"), ("3", "a", "y"), ("4", "a", "x")):
         client.feeds.append(
@@ -90,7 +100,7 @@ def test_only_what_passes_the_filter_is_printed(client: SubscriberClient) -> Non
     assert result.lines == ["1", "4"]
 
 
-def test_a_topic_that_does_not_exist_is_a_failure() -> None:
+def test_the_watch_command_fails_for_a_missing_topic() -> None:
     """The error is one line."""
     result = pullstream("watch", "nothing")
     assert result.code == 1
@@ -116,7 +126,7 @@ def next_line(process: subprocess.Popen[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_in_good_order(
+def test_a_signal_ends_the_watch_command_without_traceback_or_incomplete_line(
     number: int, code: int, process: subprocess.Popen[bytes], client: SubscriberClient
 ) -> None:
     """There is no traceback and no incomplete line."""
@@ -128,10 +138,10 @@ def test_a_signal_ends_it_in_good_order(
     assert err.decode().splitlines() in ([], [f"{OLDS}: caught up at 1"])
 
 
-def test_a_reader_that_leaves_ends_it(
+def test_the_watch_command_ends_when_the_reader_of_its_output_closes(
     process: subprocess.Popen[bytes], client: SubscriberClient
 ) -> None:
-    """This happens in `pullstream watch | head -1`."""
+    """The reader closes in `pullstream watch | head -1`."""
     client.feeds.append(OLDS, ["one"])
     assert next_line(process) == b"one\n"
     assert process.stdout is not None

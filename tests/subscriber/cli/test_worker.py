@@ -62,7 +62,9 @@ def free() -> list[str]:
 # ---- handling ------------------------------------------------------------------------------------
 
 
-def test_messages_are_handled_by_all_processes(start: Start, pubsub_emulator: Emulator) -> None:
+def test_the_worker_command_handles_messages_in_all_its_processes(
+    start: Start, pubsub_emulator: Emulator
+) -> None:
     """Each of the two processes has one message at the same time."""
     publish("a", "b")
     program = start("--processes", "2", "--threads", "1", "--max-messages", "1", "--json")
@@ -79,7 +81,9 @@ def test_messages_are_handled_by_all_processes(start: Start, pubsub_emulator: Em
     assert (last["total"]["acked"], last["total"]["restarts"]) == (2, 0)
 
 
-def test_the_callback_may_be_async(start: Start, pubsub_emulator: Emulator) -> None:
+def test_the_callback_of_the_worker_command_may_be_async(
+    start: Start, pubsub_emulator: Emulator
+) -> None:
     """The coroutine is awaited."""
     publish("a")
     program = start(
@@ -91,7 +95,9 @@ def test_the_callback_may_be_async(start: Start, pubsub_emulator: Emulator) -> N
     eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
 
 
-def test_the_callback_may_take_batches(start: Start, pubsub_emulator: Emulator) -> None:
+def test_the_callback_of_the_worker_command_may_take_batches(
+    start: Start, pubsub_emulator: Emulator
+) -> None:
     """Batches have at most the requested size."""
     publish("a", "b", "c")
     program = start(
@@ -112,7 +118,9 @@ def test_the_callback_may_take_batches(start: Start, pubsub_emulator: Emulator) 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_drains(number: int, code: int, start: Start, pubsub_emulator: Emulator) -> None:
+def test_a_signal_drains_the_worker_command(
+    number: int, code: int, start: Start, pubsub_emulator: Emulator
+) -> None:
     """Messages that have not begun are free, and running ones are finished and acknowledged."""
     publish("a", "b", "c")
     program = start("--processes", "1", "--threads", "1")
@@ -131,7 +139,9 @@ def test_a_signal_drains(number: int, code: int, start: Start, pubsub_emulator: 
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 2
 
 
-def test_ctrl_c_does_not_reach_what_callbacks_run(start: Start, pubsub_emulator: Emulator) -> None:
+def test_ctrl_c_does_not_reach_programs_started_by_worker_callbacks(
+    start: Start, pubsub_emulator: Emulator
+) -> None:
     """A command that a callback has started is finished as well."""
     publish("a")
     program = start(
@@ -154,8 +164,8 @@ def handle(message):
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_callback_that_takes_too_long_is_cut_short(start: Start) -> None:
-    """Its message is free at once, and the exit code is 1."""
+def test_a_worker_callback_that_exceeds_the_drain_timeout_is_killed(start: Start) -> None:
+    """The message is free at once, and the exit code is 1."""
     publish("a")
     program = start("--processes", "1", "--shutdown-timeout", "0.5")
     program.begun(1)
@@ -165,8 +175,10 @@ def test_a_callback_that_takes_too_long_is_cut_short(start: Start) -> None:
     eventually(lambda: free() == ["a"])
 
 
-def test_a_second_signal_ends_it_at_once(start: Start, pubsub_emulator: Emulator) -> None:
-    """The exit code is the one of a killed program. Its message waits for the end of its lease."""
+def test_a_second_signal_ends_the_worker_command_at_once(
+    start: Start, pubsub_emulator: Emulator
+) -> None:
+    """The exit code is that of a killed program. Its message waits for the end of its lease."""
     publish("a")
     program = start("--processes", "1")
     program.begun(1)
@@ -177,7 +189,7 @@ def test_a_second_signal_ends_it_at_once(start: Start, pubsub_emulator: Emulator
     assert free() == ["a"]
 
 
-def test_processes_whose_parent_is_killed_finish_and_end(
+def test_worker_processes_whose_parent_is_killed_finish_and_end(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """A killed parent sends no command, but the end of its control pipe is enough."""
@@ -195,8 +207,10 @@ def test_processes_whose_parent_is_killed_finish_and_end(
 # ---- restarts ------------------------------------------------------------------------------------
 
 
-def test_a_process_that_crashes_is_started_again(start: Start, pubsub_emulator: Emulator) -> None:
-    """Its message is redelivered."""
+def test_the_worker_command_restarts_a_crashed_process(
+    start: Start, pubsub_emulator: Emulator
+) -> None:
+    """The message of the crashed process is redelivered."""
     publish("a")
     program = start(
         "--processes",
@@ -223,7 +237,7 @@ def handle(message):
     assert " restarts=1 " in program.stdout
 
 
-def test_a_process_that_is_asked_to_end_drains_and_is_replaced(start: Start) -> None:
+def test_a_worker_process_that_gets_sigterm_drains_and_is_replaced(start: Start) -> None:
     """A user may thus get a new process."""
     publish("a")
     program = start("--processes", "1")
@@ -237,7 +251,7 @@ def test_a_process_that_is_asked_to_end_drains_and_is_replaced(start: Start) -> 
 
 
 @pytest.mark.parametrize("is_here", [True, False])
-def test_a_changed_callback_is_reloaded(
+def test_the_worker_command_reloads_a_changed_callback(
     is_here: bool,
     start: Start,
     pubsub_emulator: Emulator,
@@ -273,7 +287,9 @@ def test_a_changed_callback_is_reloaded(
         ("json:__name__", "json:__name__ is 'json', which cannot be called"),
     ],
 )
-def test_a_callback_that_is_not_there_is_wrong_usage(callback: str, says: str) -> None:
+def test_a_missing_callback_of_the_worker_command_is_a_usage_error(
+    callback: str, says: str
+) -> None:
     """The error is one line, and nothing is retried."""
     result = pullstream("worker", callback, "--subscription", "billing", "--processes", "2")
     assert result.code == 2
@@ -291,14 +307,16 @@ def test_a_callback_that_is_not_there_is_wrong_usage(callback: str, says: str) -
         (["app:handle", "--shutdown-timeout", "0"], "--shutdown-timeout"),
     ],
 )
-def test_wrong_usage_is_reported_before_anything_is_started(args: list[str], says: str) -> None:
+def test_the_worker_command_reports_usage_errors_before_it_starts_a_process(
+    args: list[str], says: str
+) -> None:
     """The exit code is 2."""
     result = pullstream("worker", "--subscription", "billing", *args)
     assert (result.code, result.stdout) == (2, b"")
     assert says in result.stderr
 
 
-def test_a_subscription_that_is_not_there_is_one_error() -> None:
+def test_the_worker_command_reports_a_missing_subscription_once_for_all_processes() -> None:
     """One error is reported for all processes, of which there is one for each core."""
     result = pullstream("worker", "json:loads", "--subscription", "nothing", "--json")
     assert result.code == 1
@@ -309,7 +327,7 @@ def test_a_subscription_that_is_not_there_is_one_error() -> None:
         assert len(last["processes"]) == len(os.sched_getaffinity(0))
 
 
-def test_each_line_of_several_processes_names_its_process(start: Start) -> None:
+def test_each_output_line_of_the_worker_command_names_its_process(start: Start) -> None:
     """Also each line of a traceback."""
     publish("a", "b")
     program = start(
@@ -333,7 +351,7 @@ def handle(message):
     assert not any(line.startswith("Traceback") for line in program.said)
 
 
-def test_on_a_terminal_what_processes_print_stands_above_the_table(tmp_path: Path) -> None:
+def test_output_of_worker_processes_appears_above_the_table_on_a_terminal(tmp_path: Path) -> None:
     """Output written directly to the terminal would damage the table."""
     (tmp_path / "app.py").write_text("print('hello')\nraise ValueError('no luck')\n")
     result = pullstream(

@@ -32,14 +32,18 @@ RECORD = {
 }
 
 
-def test_machines_get_an_object(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_worker_view_prints_an_object_with_each_process_and_the_total(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The object has each process and the total."""
     JsonView().show(ENDED, SCORE)
     process = {"process": 1, "pid": None, "state": "ended", **RECORD}
     assert json.loads(capsys.readouterr().out) == {"processes": [process], "total": RECORD}
 
 
-def test_a_pipe_gets_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_worker_view_prints_one_line_with_the_total_to_a_pipe(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The line has the total of all processes, as pairs of a name and a value."""
     LinesView().show(ENDED, SCORE)
     assert capsys.readouterr().out == (
@@ -49,7 +53,7 @@ def test_a_pipe_gets_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("view", [JsonView(), LinesView()])
-def test_one_in_ten_is_written_and_the_last(
+def test_the_worker_view_prints_every_tenth_update_and_the_last(
     view: JsonView, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line per second would be too much for a log."""
@@ -60,13 +64,13 @@ def test_one_in_ten_is_written_and_the_last(
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_remarks_do_not_go_where_statistics_go(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_worker_view_prints_notes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     """Notes go to stderr."""
     JsonView().remark("process 1 is gone")
     assert capsys.readouterr() == ("", "process 1 is gone\n")
 
 
-def test_people_get_a_table() -> None:
+def test_the_worker_view_prints_a_table_to_a_terminal() -> None:
     """Each process and the total have a row. A message cannot control the terminal."""
     out = io.StringIO()
     live = Live(console=Console(file=out, width=100), auto_refresh=False)
