@@ -32,6 +32,7 @@ else:
             os.close(descriptor)
         _held.clear()
 
+    # Not by the hook of pullstream.runtime.process, because the broker uses this module, too.
     os.register_at_fork(after_in_child=_let_go_in_child)
 
 _held: set[int] = set()

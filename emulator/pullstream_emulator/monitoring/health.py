@@ -22,7 +22,7 @@ STOPPING = "The broker is shutting down."
 NOT_WRITABLE = "The data directory cannot be written."
 
 # Seconds between two checks of the state for a client that watches it.
-_LOOK_EVERY = 1.0
+_CHECK_EVERY = 1.0
 
 # The empty name stands for the broker as a whole.
 _KNOWN = {"", *(rpc.service for rpc in RPCS)}
@@ -114,4 +114,4 @@ class HealthHandlers(grpc.GenericRpcHandler):
                 sent = status
             if stopping:
                 await context.abort(*status_of(Unavailable(STOPPING)))
-            await self._health.wait(_LOOK_EVERY)
+            await self._health.wait(_CHECK_EVERY)

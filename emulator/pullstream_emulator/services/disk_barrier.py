@@ -26,7 +26,7 @@ def check(storage: Storage | None, rpc: str, request: Message) -> None:
     """Begin a call; see `carry_out`, which also does this.
 
     Raises:
-        Unavailable: The disk cannot be written, and the RPC changes what is on it.
+        Unavailable: The disk cannot be written, and the RPC changes stored data.
     """
     if storage is not None:
         storage.check(request, needs_disk=not (BY_METHOD[rpc].reads or rpc in _IN_MEMORY))
@@ -44,7 +44,7 @@ async def carry_out(
         request: The request.
 
     Raises:
-        Unavailable: The disk cannot be written, and the RPC changes what is on it.
+        Unavailable: The disk cannot be written, and the RPC changes stored data.
     """
     check(storage, rpc, request)
     if storage is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pullstream.runtime.callback_kinds import refuse_awaitable
 from pullstream.runtime.outage_reporter import OutageReporter
-from pullstream.runtime.process import Latch, WakeUp
+from pullstream.runtime.process import CHECK_EVERY, Latch, WakeUp
 from pullstream.runtime.repeated_errors import RepeatedErrors
 from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
@@ -46,10 +46,6 @@ _log = logging.getLogger("pullstream.follow")
 Handler = Callable[[Record], Any]
 OnEvent = Callable[[Event], Any]
 
-# While a follower waits for its handler, it checks at this interval that the event loop is still
-# open, in seconds.
-_CHECK_SECONDS = 1.0
-
 # Set inside a handler, and in the code that it awaits: the CoroutineHandler that runs it.
 _running: ContextVar[CoroutineHandler | None] = ContextVar("pullstream_handler", default=None)
 
@@ -74,7 +70,7 @@ class CoroutineHandler:
         coroutine = self._handle(record)
         try:
             running = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-            while not wait([running], _CHECK_SECONDS).done:
+            while not wait([running], CHECK_EVERY).done:
                 # A loop that is closed drops callbacks that have not started, without an error.
                 if self._loop.is_closed():
                     raise RuntimeError("the event loop was closed before the handler had ended")
