@@ -46,8 +46,9 @@ coverage: .venv/dev.stamp ## measure how much of the central folders their own t
 	$(call covered,subscriber/pullstream/fetch,tests/subscriber/fetch)
 	$(call covered,subscriber/pullstream/logs/follow,tests/subscriber/logs/follow $(wildcard tests/contract/test_follow*.py))
 
-check: .venv/dev.stamp ## run the linter, the formatter's check and the type checker
+check: .venv/dev.stamp ## run the linters, the formatter's check and the type checker
 	$(BIN)/ruff check
+	$(BIN)/python -m tests.identifiers
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 

@@ -1,4 +1,4 @@
-"""Finds words in identifiers for which the code has a better name: `make check` runs this.
+"""Finds words in identifiers for which the code has a better name; part of `make check`.
 
 The glossary has the terms. Words that are also ordinary English, such as `place`, are allowed.
 """
@@ -78,7 +78,9 @@ def main(arguments: Sequence[str]) -> int:
     """Print the findings in the given files, by default in all tracked ones; 1 if there are any."""
     listing = ["git", "ls-files", "*.py", "*.md"]
     names = arguments or subprocess.check_output(listing, cwd=ROOT, text=True).splitlines()
-    findings = [(name, each) for name in names for each in in_file(ROOT / name)]
+    # A tracked file that was just deleted is still listed.
+    paths = [(name, ROOT / name) for name in names if (ROOT / name).exists()]
+    findings = [(name, each) for name, path in paths for each in in_file(path)]
     for name, finding in findings:
         print(
             f"{name}:{finding.line}: {finding.identifier}: "
