@@ -17,8 +17,10 @@ STOPS_WITHIN = 2.0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_where_it_listens_and_stops_when_told(number: signal.Signals) -> None:
-    """It prints exactly one line.
+def test_the_emulator_program_prints_its_address_and_stops_on_a_signal(
+    number: signal.Signals,
+) -> None:
+    """The program prints exactly one line.
 
     SIGTERM and Ctrl-C end it with success, also with a connected client.
     """
@@ -34,7 +36,7 @@ def test_it_says_where_it_listens_and_stops_when_told(number: signal.Signals) ->
         wire.close()
 
 
-def test_it_listens_on_the_port_that_is_asked_for() -> None:
+def test_the_port_option_of_the_emulator_program_sets_the_port() -> None:
     """Another broker can start on the same port at once."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -49,7 +51,7 @@ def test_it_listens_on_the_port_that_is_asked_for() -> None:
             wire.close()
 
 
-def test_one_line_says_why_it_cannot_start() -> None:
+def test_a_start_failure_of_the_emulator_program_is_reported_in_one_line() -> None:
     """The exit code is 1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = str(taken.getsockname()[1])
@@ -64,7 +66,7 @@ def test_one_line_says_why_it_cannot_start() -> None:
     assert ran.stderr == f"Error: cannot listen on 127.0.0.1:{busy}: the port is in use\n"
 
 
-def test_a_port_that_is_taken_at_one_address_is_taken() -> None:
+def test_a_port_in_use_at_one_address_of_a_host_is_refused() -> None:
     """`localhost` has two addresses. A broker at the second one would get some of the clients."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = str(taken.getsockname()[1])
@@ -72,15 +74,15 @@ def test_a_port_that_is_taken_at_one_address_is_taken() -> None:
     assert error == f"Error: cannot listen on localhost:{busy}: the port is in use\n"
 
 
-def test_a_host_that_there_is_not_is_named() -> None:
+def test_an_unknown_host_is_named_in_the_error() -> None:
     """The error contains the system's message."""
     error = error_of("--host", "nowhere.invalid")
     assert error.startswith("Error: cannot listen on nowhere.invalid: ")
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "http"])
-def test_a_bad_port_is_a_usage_error(port: str) -> None:
-    """It has exit code 2 and names the option, as for every bad option."""
+def test_an_invalid_port_option_is_a_usage_error(port: str) -> None:
+    """The error has exit code 2 and names the option, as for every bad option."""
     code, text = refusal("--port", port)
     assert code == 2
     assert "--port" in text

@@ -45,7 +45,7 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_it_begins_with_what_file_and_environment_ask_for(config: str) -> None:
+def test_the_program_starts_with_resources_of_its_file_and_environment(config: str) -> None:
     """A variable may contain resources that the file's subscription needs.
 
     The profile sets limits.
@@ -67,7 +67,7 @@ def test_it_begins_with_what_file_and_environment_ask_for(config: str) -> None:
         ]
 
 
-def test_it_misbehaves_from_the_start() -> None:
+def test_the_fault_option_sets_faults_from_the_start() -> None:
     """Each fault of the command line acts, and as often as requested."""
     faults = ["--fault", "error:GetTopic:ABORTED:times=2", "--fault", "error:Pull:UNAVAILABLE"]
     with broker(*faults) as (wire, _):
@@ -77,7 +77,7 @@ def test_it_misbehaves_from_the_start() -> None:
             wire.pull()
 
 
-def test_its_dice_can_be_chosen() -> None:
+def test_the_fault_seed_option_determines_random_faults() -> None:
     """With the seed of another broker, the same calls fail."""
     fault = Faults(seed=7).error("GetTopic", Aborted(""), probability=0.5)
     with broker("--fault", "error:GetTopic:ABORTED:probability=0.5", "--fault-seed", "7") as (
@@ -96,8 +96,8 @@ def failures(wire: Wire, calls: int) -> list[bool]:
     return [error is not None for error in errors]
 
 
-def test_its_clock_and_history_are_at_hand() -> None:
-    """They are available by HTTP on the same port."""
+def test_the_program_serves_its_clock_and_history_over_http() -> None:
+    """The API is available on the same port."""
     pytest.importorskip("aiohttp")
     with broker() as (wire, endpoint):
         wire.create()
@@ -112,7 +112,7 @@ def test_its_clock_and_history_are_at_hand() -> None:
         assert [event["kind"] for event in events] == ["delivery", "expiry", "delivery"]
 
 
-def test_it_refuses_what_it_cannot_keep() -> None:
+def test_the_max_bytes_option_limits_the_kept_messages() -> None:
     """With --max-bytes the broker refuses messages instead of growing."""
     with broker("--max-bytes", "1k") as (wire, _):
         wire.create()
@@ -122,7 +122,7 @@ def test_it_refuses_what_it_cannot_keep() -> None:
         assert len(wire.pull()) == 1
 
 
-def test_it_returns_the_leases_of_a_cut_stream_if_that_is_asked_for() -> None:
+def test_the_return_leases_on_disconnect_option_frees_leases_of_a_cut_stream() -> None:
     """Without the option they would continue until the ack deadline."""
     with broker("--return-leases-on-disconnect") as (wire, _):
         wire.create()
@@ -155,7 +155,7 @@ def test_it_limits_the_answer_to_a_pull_if_that_is_asked_for() -> None:
         (["--config", "{config}"], 1, "subscriptions[0]: Invalid ack deadline given"),
     ],
 )
-def test_an_invalid_fault_line_is_refused_with_its_problem(
+def test_an_invalid_option_value_is_explained_before_the_start(
     arguments: list[str], code: int, text: str, config: str
 ) -> None:
     """The error comes before the broker listens.
@@ -167,7 +167,7 @@ def test_an_invalid_fault_line_is_refused_with_its_problem(
     assert text in " ".join(explained.split())
 
 
-def test_a_malformed_project_variable_is_named_in_the_error() -> None:
+def test_a_malformed_project_variable_ends_the_program_with_one_line() -> None:
     """The exit code is 1, and the error has one line."""
     error = error_of(PUBSUB_PROJECT1="shop,,orders")
     assert error.startswith("Error: PUBSUB_PROJECT1: must have the form ")
@@ -176,7 +176,7 @@ def test_a_malformed_project_variable_is_named_in_the_error() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are read from /proc")
-def test_the_limit_of_open_files_is_raised() -> None:
+def test_the_program_raises_its_limit_of_open_files() -> None:
     """The soft limit becomes the hard limit.
 
     A shell's soft limit of 1,024 would limit the number of clients.
@@ -189,8 +189,8 @@ def test_the_limit_of_open_files_is_raised() -> None:
         ends_well(process)
 
 
-def test_a_half_sent_request_is_closed_after_the_time_that_is_asked_for() -> None:
-    """0 would close every connection."""
+def test_the_receive_timeout_option_closes_half_sent_requests() -> None:
+    """The value 0 would close every connection."""
     with running("--receive-timeout", "0.2") as (process, endpoint):
         host, _, port = endpoint.rpartition(":")
         with socket.create_connection((host, int(port)), TIMEOUT) as connection:

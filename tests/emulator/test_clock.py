@@ -24,8 +24,8 @@ def emulator() -> Iterator[Emulator]:
         yield emulator
 
 
-def test_leases_end_when_the_clock_is_moved(emulator: Emulator, wire: Wire) -> None:
-    """They end before `advance` returns."""
+def test_an_advance_of_the_clock_ends_leases(emulator: Emulator, wire: Wire) -> None:
+    """The leases end before `advance` returns."""
     wire.create(ack_deadline_seconds=600)
     wire.publish("a")
     for _ in range(20):
@@ -34,7 +34,9 @@ def test_leases_end_when_the_clock_is_moved(emulator: Emulator, wire: Wire) -> N
         emulator.clock.advance(600)
 
 
-def test_streams_get_what_is_due(emulator: Emulator, wire: Wire) -> None:
+def test_an_advance_of_the_clock_redelivers_messages_on_streams(
+    emulator: Emulator, wire: Wire
+) -> None:
     """The stream receives the message whose lease has expired."""
     wire.create()
     wire.publish("a")
@@ -44,7 +46,7 @@ def test_streams_get_what_is_due(emulator: Emulator, wire: Wire) -> None:
     assert stream.data(1) == ["a"]
 
 
-def test_it_runs_on_from_there(emulator: Emulator, wire: Wire) -> None:
+def test_the_clock_runs_on_after_an_advance(emulator: Emulator, wire: Wire) -> None:
     """Timers of the broker still fire without further calls."""
     wire.create()
     emulator.clock.advance(HOUR)
@@ -55,7 +57,7 @@ def test_it_runs_on_from_there(emulator: Emulator, wire: Wire) -> None:
     assert stream.data(1) == ["a"]
 
 
-def test_retry_backoff_passes(emulator: Emulator, wire: Wire) -> None:
+def test_an_advance_of_the_clock_ends_a_retry_backoff(emulator: Emulator, wire: Wire) -> None:
     """A nacked message is available after its backoff, not before."""
     policy = pubsub.RetryPolicy(
         minimum_backoff=Duration(seconds=300), maximum_backoff=Duration(seconds=300)
@@ -70,7 +72,9 @@ def test_retry_backoff_passes(emulator: Emulator, wire: Wire) -> None:
     assert data_of(wire.pull(wait=False)) == ["a"]
 
 
-def test_retention_passes(emulator: Emulator, wire: Wire) -> None:
+def test_an_advance_of_the_clock_drops_messages_past_their_retention(
+    emulator: Emulator, wire: Wire
+) -> None:
     """A message that was not fetched in time is removed."""
     wire.create(message_retention_duration=Duration(seconds=600))
     wire.publish("old")
@@ -80,8 +84,10 @@ def test_retention_passes(emulator: Emulator, wire: Wire) -> None:
     assert data_of(wire.pull(wait=False)) == ["new"]
 
 
-def test_unused_subscriptions_expire(emulator: Emulator, wire: Wire) -> None:
-    """They expire after a month, which passes in a moment."""
+def test_an_advance_of_the_clock_expires_unused_subscriptions(
+    emulator: Emulator, wire: Wire
+) -> None:
+    """The default ttl is a month."""
     wire.create()
     emulator.clock.advance(30 * 24 * HOUR)
     assert emulator.backlog(SUBSCRIPTION) == 0
@@ -90,8 +96,8 @@ def test_unused_subscriptions_expire(emulator: Emulator, wire: Wire) -> None:
         emulator.backlog(SUBSCRIPTION)
 
 
-def test_publish_times_are_the_brokers(emulator: Emulator, wire: Wire) -> None:
-    """They follow the broker's clock. The clock of the machine is unchanged."""
+def test_publish_times_follow_the_advanced_broker_clock(emulator: Emulator, wire: Wire) -> None:
+    """The clock of the machine is unchanged."""
     wire.create()
     emulator.clock.advance(HOUR)
     emulator.publish(TOPIC, "a")
@@ -99,7 +105,7 @@ def test_publish_times_are_the_brokers(emulator: Emulator, wire: Wire) -> None:
     assert message.publish_time.seconds - SYSTEM_CLOCK.now() == pytest.approx(HOUR, abs=60)
 
 
-def test_a_clock_that_cannot_be_moved_is_made_to() -> None:
+def test_the_system_clock_passed_to_an_emulator_becomes_advanceable() -> None:
     """A system clock passed by the user gets an `advance` method."""
     emulator = Emulator(clock=SYSTEM_CLOCK)
     before = SYSTEM_CLOCK.monotonic()
@@ -108,7 +114,9 @@ def test_a_clock_that_cannot_be_moved_is_made_to() -> None:
     assert Emulator().clock.monotonic() - before < HOUR
 
 
-def test_the_clock_goes_with_the_engine(emulator: Emulator, wire: Wire) -> None:
+def test_the_clock_offset_is_kept_by_a_broker_that_is_served_again(
+    emulator: Emulator, wire: Wire
+) -> None:
     """A broker that continues with the engine of another has the same clock offset."""
     wire.create(ack_deadline_seconds=600)
     wire.publish("a")

@@ -17,7 +17,7 @@ class Patient(SystemClock):
         return None if deadline is None else max(deadline - self.monotonic(), 0.0)
 
 
-def test_alarms_come_in_the_order_of_their_times() -> None:
+def test_timer_alarms_fire_in_the_order_of_their_times() -> None:
     """Each alarm runs at its own time, unless it was cancelled."""
     clock = ManualClock()
     came: list[str] = []
@@ -39,8 +39,8 @@ def test_alarms_come_in_the_order_of_their_times() -> None:
     asyncio.run(scenario())
 
 
-def test_an_advance_from_another_thread_returns_when_all_is_called() -> None:
-    """This is the same as for the rest of the broker."""
+def test_a_clock_advance_from_another_thread_returns_after_all_alarms() -> None:
+    """The rule is the same for the rest of the broker."""
     clock = ManualClock()
     came: list[int] = []
 
@@ -55,7 +55,7 @@ def test_an_advance_from_another_thread_returns_when_all_is_called() -> None:
     asyncio.run(scenario())
 
 
-def test_on_real_time_a_nearer_alarm_comes_before_one_that_was_set_earlier() -> None:
+def test_a_nearer_real_time_alarm_fires_before_an_earlier_set_one() -> None:
     """The later alarm does not keep the loop waiting."""
 
     async def scenario() -> None:
@@ -69,8 +69,8 @@ def test_on_real_time_a_nearer_alarm_comes_before_one_that_was_set_earlier() -> 
     asyncio.run(scenario())
 
 
-def test_an_alarm_may_set_the_next_one() -> None:
-    """So one pause can follow another."""
+def test_a_timer_alarm_may_set_the_next_alarm() -> None:
+    """One pause can follow another."""
 
     async def scenario() -> None:
         timer = Timer(Patient())
@@ -86,7 +86,7 @@ def test_an_alarm_may_set_the_next_one() -> None:
     asyncio.run(scenario())
 
 
-def test_a_closed_timer_has_nothing_to_do_with_its_clock() -> None:
+def test_a_closed_timer_ignores_its_clock() -> None:
     """The clock may outlive the event loop."""
     clock = ManualClock()
     came: list[str] = []

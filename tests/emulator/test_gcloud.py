@@ -29,8 +29,8 @@ PROGRAM = [sys.executable, "-m", "pullstream_emulator.gcloud"]
         ["--quiet", "beta", "emulators", "pubsub", "start", "--host-port=127.0.0.1:0"],
     ],
 )
-def test_tools_start_the_broker(arguments: list[str]) -> None:
-    """They wait for the line "Server started, listening on PORT"."""
+def test_the_gcloud_command_line_starts_the_broker(arguments: list[str]) -> None:
+    """Tools wait for the line "Server started, listening on PORT"."""
     with (
         started([*PROGRAM, *arguments], {}) as (_, endpoint),
         urlopen(f"http://{endpoint}/", timeout=TIMEOUT) as answer,
@@ -38,7 +38,7 @@ def test_tools_start_the_broker(arguments: list[str]) -> None:
         assert answer.read() == b"Ok\n"
 
 
-def test_the_data_directory_is_used(tmp_path: Path) -> None:
+def test_the_gcloud_data_dir_option_is_used(tmp_path: Path) -> None:
     """The log can be switched on, too."""
     start = ["emulators", "pubsub", "start", "--host-port=127.0.0.1:0", "--log-http"]
     with started([*PROGRAM, *start, f"--data-dir={tmp_path}"], {}):
@@ -57,13 +57,13 @@ def test_the_data_directory_is_used(tmp_path: Path) -> None:
         ("broker", ("broker", 8085)),
     ],
 )
-def test_an_address_has_defaults(text: str, expected: tuple[str, int]) -> None:
-    """As gcloud's."""
+def test_a_gcloud_host_port_has_defaults(text: str, expected: tuple[str, int]) -> None:
+    """The defaults are those of gcloud."""
     assert host_and_port(text) == expected
 
 
 @pytest.mark.parametrize("text", ["localhost:port", "localhost:65536", "localhost:-1"])
-def test_a_bad_address_is_refused(text: str) -> None:
+def test_an_invalid_gcloud_host_port_is_refused(text: str) -> None:
     """The error shows the allowed form."""
     with pytest.raises(click.UsageError, match="must be HOST:PORT"):
         host_and_port(text)
@@ -86,7 +86,7 @@ def no_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (("--host-port=[::1]:8432",), "[::1]:8432"),
     ],
 )
-def test_the_environment_of_the_last_start_is_printed(
+def test_gcloud_env_init_prints_the_environment_of_the_last_start(
     tmp_path: Path, directory: tuple[str, ...], host_port: tuple[str, ...], address: str
 ) -> None:
     """A shell executes it: $(gcloud beta emulators pubsub env-init)."""
@@ -99,7 +99,7 @@ def test_the_environment_of_the_last_start_is_printed(
     assert (ran.exit_code, ran.output) == (0, f"export PUBSUB_EMULATOR_HOST={address}\n")
 
 
-def test_without_a_start_there_is_no_environment(tmp_path: Path) -> None:
+def test_gcloud_env_init_without_a_start_is_an_error(tmp_path: Path) -> None:
     """The error names the file and the remedy."""
     command = ["beta", "emulators", "pubsub", "env-init", f"--data-dir={tmp_path}"]
     ran = CliRunner().invoke(gcloud, command)
@@ -108,7 +108,7 @@ def test_without_a_start_there_is_no_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_broker")
-def test_a_directory_that_cannot_be_written_does_not_keep_the_broker_from_starting(
+def test_gcloud_start_does_not_fail_without_a_writable_directory(
     tmp_path: Path,
 ) -> None:
     """Only `env-init` needs the file."""
@@ -117,10 +117,10 @@ def test_a_directory_that_cannot_be_written_does_not_keep_the_broker_from_starti
 
 
 @pytest.mark.usefixtures("no_broker")
-def test_a_user_without_a_home_directory_can_start_the_broker(
+def test_gcloud_start_does_not_need_a_home_directory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in a container that runs with any user id."""
+    """The case occurs in a container that runs with any user id."""
 
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -133,7 +133,7 @@ def test_a_user_without_a_home_directory_can_start_the_broker(
     assert "set CLOUDSDK_CONFIG" in ran.output
 
 
-def test_other_commands_are_refused() -> None:
+def test_other_gcloud_commands_are_refused() -> None:
     """The error names the two commands."""
     ran = CliRunner().invoke(gcloud, ["pubsub", "topics", "list"])
     assert ran.exit_code == 2
@@ -141,8 +141,8 @@ def test_other_commands_are_refused() -> None:
     assert "'pubsub topics list'" in ran.output
 
 
-def test_an_unknown_option_is_refused() -> None:
-    """It would have an effect in gcloud."""
+def test_an_unknown_gcloud_option_is_refused() -> None:
+    """The option would have an effect in gcloud."""
     ran = subprocess.run(
         [*PROGRAM, "beta", "emulators", "pubsub", "start", "--impersonate=x"],
         capture_output=True,

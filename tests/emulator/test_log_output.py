@@ -65,7 +65,7 @@ def log() -> Iterator[Log]:
     log.handler.close()
 
 
-def test_a_place_in_a_library_writes_one_line_per_second(log: Log) -> None:
+def test_each_place_in_a_library_logs_one_line_per_second(log: Log) -> None:
     for second in range(3):
         for number in range(100):
             log.write(f"{second} {number}")
@@ -79,14 +79,14 @@ def test_a_place_in_a_library_writes_one_line_per_second(log: Log) -> None:
     ]
 
 
-def test_a_place_writes_again_after_a_quiet_second(log: Log) -> None:
+def test_a_place_in_a_library_logs_again_after_a_quiet_second(log: Log) -> None:
     log.write("a")
     log.clock.advance(1)
     log.write("b")
     assert log.lines == ["ERROR a", "ERROR b"]
 
 
-def test_no_number_is_lost_if_the_thread_that_writes_it_is_late(
+def test_the_count_of_suppressed_records_is_exact_if_the_reporter_is_late(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log.handler, "_wake_reporter", lambda: None)
@@ -98,26 +98,26 @@ def test_no_number_is_lost_if_the_thread_that_writes_it_is_late(
     assert log.lines == ["ERROR a", "ERROR 2 more of: c"]
 
 
-def test_each_place_has_its_own_line(log: Log) -> None:
+def test_each_place_in_a_library_has_its_own_log_limit(log: Log) -> None:
     for place in range(3):
         log.write("a", place=place)
     assert len(log.lines) == 3
 
 
-def test_records_of_the_broker_are_never_suppressed(log: Log) -> None:
+def test_log_records_of_the_broker_are_never_suppressed(log: Log) -> None:
     for number in range(10):
         log.write(str(number), logger="pullstream.emulator")
     assert len(log.lines) == 10
 
 
-def test_the_end_of_the_log_reports_what_was_suppressed(log: Log) -> None:
+def test_closing_the_log_reports_the_suppressed_records(log: Log) -> None:
     log.write("a")
     log.write("b")
     log.handler.close()
     assert log.lines == ["ERROR a", "ERROR 1 more of: b"]
 
 
-def test_a_text_of_a_library_is_shortened_and_in_one_line(log: Log) -> None:
+def test_a_log_text_of_a_library_is_shortened_to_one_line(log: Log) -> None:
     log.write("a\nERROR forged\x1b[2J" + "x" * 10_000)
     (line,) = log.lines
     assert line.startswith(r"ERROR a\nERROR forged\x1b[2Jxxx")
@@ -129,7 +129,7 @@ class WithoutText(Exception):
         raise RuntimeError("this error has no text")
 
 
-def test_a_record_without_a_text_does_not_raise_in_the_library(
+def test_a_log_record_that_cannot_be_formatted_raises_nothing_in_the_library(
     log: Log, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Like every handler, it reports the problem on standard error, once per place and second."""
@@ -143,7 +143,7 @@ def test_a_record_without_a_text_does_not_raise_in_the_library(
     assert capsys.readouterr().err.count("--- Logging error ---") == 2
 
 
-def test_a_traceback_of_a_library_is_written_at_level_debug_only(log: Log) -> None:
+def test_a_traceback_of_a_library_is_logged_at_level_debug_only(log: Log) -> None:
     try:
         raise ValueError("bad\nvalue")
     except ValueError:
@@ -160,12 +160,12 @@ def test_a_traceback_of_a_library_is_written_at_level_debug_only(log: Log) -> No
     assert log.lines[1:3] == ["ERROR failed", "  Traceback (most recent call last):"]
 
 
-def test_a_record_of_the_broker_is_one_line(log: Log) -> None:
+def test_a_log_record_of_the_broker_is_one_line(log: Log) -> None:
     log.write("topic a\nERROR forged", logger="pullstream.emulator")
     assert log.lines == [r"ERROR topic a\nERROR forged"]
 
 
-def test_the_lines_of_a_traceback_are_indented(log: Log) -> None:
+def test_the_lines_of_a_logged_traceback_are_indented(log: Log) -> None:
     """A text of an exception that has lines cannot forge a record."""
     try:
         raise ValueError("bad\nERROR forged")
@@ -175,7 +175,7 @@ def test_the_lines_of_a_traceback_are_indented(log: Log) -> None:
     assert all(line.startswith("  ") for line in log.lines[1:])
 
 
-def test_json_has_the_same_limits(log: Log) -> None:
+def test_the_json_log_has_the_same_limits_as_the_text_log(log: Log) -> None:
     log.handler.setFormatter(JsonFormatter())
     for _ in range(3):
         log.write("x" * 10_000)
@@ -213,7 +213,7 @@ def counted_early(
         logger.removeFilter(note)
 
 
-def test_an_error_that_is_only_counted_needs_no_record(log: Log) -> None:
+def test_repeated_errors_of_a_counted_logger_create_no_records(log: Log) -> None:
     with counted_early(log.handler, "library.compiled") as (logger, made):
         for second in range(3):
             for number in range(100):
@@ -229,7 +229,7 @@ def test_an_error_that_is_only_counted_needs_no_record(log: Log) -> None:
     assert len(made) == 1
 
 
-def test_an_error_with_another_text_or_logger_is_not_counted_with_it(log: Log) -> None:
+def test_errors_with_another_text_or_logger_are_counted_separately(log: Log) -> None:
     with (
         counted_early(log.handler, "library.compiled") as (logger, _),
         counted_early(log.handler, "library.other") as (other, _),
@@ -280,7 +280,7 @@ def next_frame(connection: socket.socket) -> tuple[int, int, bytes]:
     return head[3], head[4], exactly(connection, int.from_bytes(head[:3], "big"))
 
 
-def test_headers_that_are_not_utf_8_cannot_fill_the_log() -> None:
+def test_invalid_utf_8_headers_cannot_flood_the_log() -> None:
     """The library gRPC logs each such header with a traceback."""
     stream = io.StringIO()
     handler = LogHandler(stream)
@@ -321,7 +321,7 @@ print(len(made))
 """
 
 
-def test_the_broker_counts_these_headers_before_they_are_records() -> None:
+def test_invalid_utf_8_headers_are_counted_before_log_records_are_created() -> None:
     """Their records would take most of the time of the event loop, while other calls wait."""
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
@@ -330,7 +330,7 @@ def test_the_broker_counts_these_headers_before_they_are_records() -> None:
     assert "99 more of: Invalid encoding" in ran.stderr
 
 
-def test_a_connection_has_limits_of_streams_and_metadata() -> None:
+def test_a_grpc_connection_has_limits_of_streams_and_metadata() -> None:
     with Emulator() as emulator, connected(emulator) as connection:
         kind, _, payload = next_frame(connection)
         assert kind == http2.SETTINGS

@@ -34,7 +34,7 @@ async def for_ever() -> None:
     await asyncio.Event().wait()
 
 
-def test_what_is_about_to_end_ends_before_the_loop() -> None:
+def test_tasks_that_end_soon_end_before_their_event_loop() -> None:
     """An example is the task of a cancelled call.
 
     Python reports tasks that are destroyed while pending.
@@ -45,8 +45,8 @@ def test_what_is_about_to_end_ends_before_the_loop() -> None:
     assert last.exception() is None
 
 
-def test_what_does_not_end_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This keeps the shutdown within its time limit."""
+def test_tasks_that_do_not_end_are_cancelled_with_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cancellation keeps the shutdown within its time limit."""
     monkeypatch.setattr("pullstream_emulator.loop_thread._LAST_TASKS", 0.01)
     with Emulator():
         last = leave_running(for_ever)

@@ -39,7 +39,7 @@ def connect(wires: list[Wire], emulator: Emulator) -> Wire:
     return wires[-1]
 
 
-def test_it_serves_inside_the_with_block_and_no_longer(wires: list[Wire]) -> None:
+def test_an_emulator_serves_only_inside_its_with_block(wires: list[Wire]) -> None:
     """Afterwards nothing listens, and no thread is left."""
     with Emulator() as emulator:
         wire = connect(wires, emulator)
@@ -51,14 +51,14 @@ def test_it_serves_inside_the_with_block_and_no_longer(wires: list[Wire]) -> Non
     assert THREAD not in threads()
 
 
-def test_the_endpoint_is_what_clients_take() -> None:
+def test_the_endpoint_of_an_emulator_is_host_and_port() -> None:
     """The endpoint is an address with the chosen port."""
     with Emulator() as emulator:
         assert emulator.endpoint == f"127.0.0.1:{emulator.port}"
         assert emulator.port > 0
 
 
-def test_advance_returns_when_the_broker_has_acted(wires: list[Wire]) -> None:
+def test_clock_advance_returns_after_the_broker_has_acted(wires: list[Wire]) -> None:
     """The next immediate pull finds the message without waiting or polling."""
     clock = ManualClock()
     with Emulator(clock=clock) as emulator:
@@ -72,8 +72,8 @@ def test_advance_returns_when_the_broker_has_acted(wires: list[Wire]) -> None:
             clock.advance(10)
 
 
-def test_the_real_clock_ends_leases_too(wires: list[Wire]) -> None:
-    """A timer of the broker ends them without any call."""
+def test_leases_of_an_emulator_on_the_real_clock_expire(wires: list[Wire]) -> None:
+    """A timer of the broker ends the leases without any call."""
     with Emulator() as emulator:
         wire = connect(wires, emulator)
         wire.create()
@@ -84,8 +84,8 @@ def test_the_real_clock_ends_leases_too(wires: list[Wire]) -> None:
         assert stream.data(1) == ["a"]
 
 
-def test_a_broker_started_again_where_another_stopped_goes_on(wires: list[Wire]) -> None:
-    """It has the same port and engine, so topics, backlog and leases are kept."""
+def test_an_emulator_with_the_broker_of_another_one_continues_its_state(wires: list[Wire]) -> None:
+    """The second emulator has the same port and engine, so topics, backlog and leases are kept."""
     clock = ManualClock()
     with Emulator(clock=clock) as first:
         wire = connect(wires, first)
@@ -106,7 +106,9 @@ def test_a_broker_started_again_where_another_stopped_goes_on(wires: list[Wire])
         assert [m.message.data for m in wire.pull()] == [b"b"]
 
 
-def test_a_client_that_reads_nothing_cannot_keep_the_broker(wires: list[Wire]) -> None:
+def test_a_client_that_reads_nothing_does_not_delay_the_stop_of_an_emulator(
+    wires: list[Wire],
+) -> None:
     """The broker stops, and all messages are still in the engine, some of them leased."""
     with Emulator() as emulator:
         wire = connect(wires, emulator)
@@ -123,7 +125,7 @@ def test_a_client_that_reads_nothing_cannot_keep_the_broker(wires: list[Wire]) -
         assert len(wire.pull(1000) + wire.pull(1000) + wire.pull(1000)) == 1000
 
 
-def test_start_and_stop_may_be_called_by_hand_and_twice() -> None:
+def test_start_and_stop_of_an_emulator_can_be_called_twice() -> None:
     """Frameworks with their own set-up and tear-down do so."""
     emulator = Emulator()
     assert emulator.start() is emulator.start()
@@ -135,8 +137,8 @@ def test_start_and_stop_may_be_called_by_hand_and_twice() -> None:
     emulator.stop()
 
 
-def test_two_emulators_know_nothing_of_each_other(wires: list[Wire]) -> None:
-    """They share a thread and no state. Each may stop first."""
+def test_two_emulators_of_a_process_are_independent(wires: list[Wire]) -> None:
+    """The emulators share a thread and no state. Each may stop first."""
     with Emulator() as first:
         with Emulator() as second:
             connect(wires, first).create()
@@ -148,7 +150,7 @@ def test_two_emulators_know_nothing_of_each_other(wires: list[Wire]) -> None:
     assert THREAD not in threads()
 
 
-def test_a_port_in_use_is_refused() -> None:
+def test_an_emulator_port_that_is_in_use_is_refused() -> None:
     """The error names the address, nothing is left behind, and the other broker continues."""
     with Emulator() as first:
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{first.port}: .* in use"):
@@ -158,7 +160,7 @@ def test_a_port_in_use_is_refused() -> None:
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
-def test_a_number_that_is_no_port_is_refused(port: int) -> None:
+def test_an_emulator_port_number_out_of_range_is_refused(port: int) -> None:
     """Otherwise the system would use its lowest sixteen bits."""
     with pytest.raises(ValueError, match=f"port is {port}; it must be between 0 .* and 65535"):
         Emulator(port=port)
@@ -191,7 +193,7 @@ def test_a_limit_of_pulls_out_of_range_is_refused(limit: int) -> None:
         ({"data": "x", "ordering_key": 3}, "ordering_key is 3; it must be a str"),
     ],
 )
-def test_what_cannot_be_published_is_named(
+def test_invalid_arguments_of_emulator_publish_are_named(
     emulator: Emulator, message: dict[str, Any], text: str
 ) -> None:
     """Protobuf's error would mention a built-in operation."""
@@ -199,7 +201,7 @@ def test_what_cannot_be_published_is_named(
         emulator.publish("projects/p/topics/topic", **message)
 
 
-def test_the_arguments_of_publish_are_those_of_the_publisher(emulator: Emulator) -> None:
+def test_emulator_publish_takes_the_arguments_of_the_publisher(emulator: Emulator) -> None:
     """The key may be positional, and the data a whole message."""
     topic = "projects/p/topics/orders"
     emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=topic)))
@@ -216,8 +218,8 @@ def test_the_arguments_of_publish_are_those_of_the_publisher(emulator: Emulator)
         emulator.publish(topic, message, "k")
 
 
-def test_an_address_that_is_not_ours_is_refused() -> None:
-    """This includes an address shared with another broker, as both would get clients."""
+def test_an_emulator_host_that_is_not_local_is_refused() -> None:
+    """The check includes an address shared with another broker, as both would get clients."""
     with pytest.raises(OSError, match=r"cannot listen on nowhere\.invalid: "):
         Emulator(host="nowhere.invalid").start()
     with (
@@ -227,7 +229,7 @@ def test_an_address_that_is_not_ours_is_refused() -> None:
         Emulator(host="localhost", port=first.port).start()
 
 
-def test_the_engine_can_be_looked_at_after_the_end(wires: list[Wire]) -> None:
+def test_the_engine_can_be_inspected_after_the_end_of_its_emulator(wires: list[Wire]) -> None:
     """A test may examine the broker after its end."""
     with Emulator() as emulator:
         connect(wires, emulator).create()
@@ -236,17 +238,17 @@ def test_the_engine_can_be_looked_at_after_the_end(wires: list[Wire]) -> None:
     assert emulator.inspect(lambda engine: engine.backlog(SUBSCRIPTION)) == 1
 
 
-def test_an_error_of_a_look_inside_is_the_callers(emulator: Emulator) -> None:
-    """It does not harm the broker."""
+def test_an_exception_in_emulator_inspect_is_raised_to_the_caller(emulator: Emulator) -> None:
+    """The exception does not harm the broker."""
     with pytest.raises(ZeroDivisionError):
         emulator.inspect(lambda engine: 1 / 0)
     assert emulator.inspect(lambda engine: engine.next_due()) is None
 
 
-def test_the_fixture_points_clients_at_a_fresh_broker(
+def test_the_emulator_fixture_points_clients_at_a_fresh_broker(
     pubsub_emulator: Emulator, wires: list[Wire]
 ) -> None:
-    """It sets the variables that Google's clients and pullstream read."""
+    """The fixture sets the variables that Google's clients and pullstream read."""
     assert os.environ["PUBSUB_EMULATOR_HOST"] == pubsub_emulator.endpoint
     assert os.environ["PUBSUB_PROJECT_ID"] == "test-project"
     listed = connect(wires, pubsub_emulator).call(
@@ -255,8 +257,8 @@ def test_the_fixture_points_clients_at_a_fresh_broker(
     assert listed == pubsub.ListTopicsResponse()
 
 
-def test_a_fault_may_look_inside(emulator: Emulator, wire: Wire) -> None:
-    """Its function runs on the thread that owns the engine, and does not wait."""
+def test_the_function_of_a_fault_may_inspect_the_engine(emulator: Emulator, wire: Wire) -> None:
+    """The function runs on the thread that owns the engine, and does not wait."""
     wire.create()
     seen: list[int] = []
 
@@ -269,7 +271,7 @@ def test_a_fault_may_look_inside(emulator: Emulator, wire: Wire) -> None:
     assert seen == [1]
 
 
-def test_an_id_is_enough_if_one_project_has_it() -> None:
+def test_a_short_id_is_enough_if_one_project_has_it() -> None:
     """The error for another id says what is allowed."""
     content = {
         "topics": [{"name": f"projects/{each}/topics/orders"} for each in ("one", "two")],

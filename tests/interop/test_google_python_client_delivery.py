@@ -64,7 +64,7 @@ def test_exactly_once_good_ids_are_carried_out_beside_bad_ones(connect: Connect)
     assert clients.drain() == [b"a"]
 
 
-def test_with_exactly_once_delivery_an_acknowledgement_can_be_repeated(connect: Connect) -> None:
+def test_a_google_client_can_repeat_an_exactly_once_acknowledgement(connect: Connect) -> None:
     """The client cannot distinguish a lost answer from a lost call."""
     clients = connect(enable_exactly_once_delivery=True)
     clients.publish(b"a")
@@ -254,7 +254,7 @@ def test_snapshots_can_be_managed(connect: Connect) -> None:
 # ---- push ----------------------------------------------------------------------------------------
 
 
-def test_a_push_subscription_cannot_be_pulled(connect: Connect) -> None:
+def test_a_google_client_cannot_pull_a_push_subscription(connect: Connect) -> None:
     """Pulling works after the push endpoint is removed."""
     clients = connect(push_config={"push_endpoint": "http://localhost:1/push"})
     with pytest.raises(exceptions.FailedPrecondition, match="not supported for this subscription"):

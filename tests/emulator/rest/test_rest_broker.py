@@ -31,7 +31,7 @@ def test_the_root_path_answers_ok(rest: RestClient, path: str) -> None:
     assert rest.raw("HEAD", path) == (200, TEXT, "")
 
 
-def test_an_engine_reset_removes_all_resources_messages_and_consumers(rest: RestClient) -> None:
+def test_a_reset_over_http_removes_all_resources(rest: RestClient) -> None:
     """Topics, subscriptions, schemas and policies are removed."""
     rest.create()
     rest.ok("POST", f"{V1_TOPIC}:setIamPolicy", {"policy": {"version": 1}})
@@ -104,8 +104,8 @@ def test_rest_calls_without_a_valid_token_are_refused(guarded: RestClient) -> No
     assert guarded.raw("GET", "/")[0] == 200
 
 
-def test_a_token_gives_http_access_to_the_projects_of_its_principal(guarded: RestClient) -> None:
-    """It is in a header or, as in Google's APIs, in the query.
+def test_a_token_gives_rest_access_to_the_projects_of_its_principal(guarded: RestClient) -> None:
+    """The token is in a header or, as in Google's APIs, in the query.
 
     Names in the body are checked, too.
     """
@@ -204,7 +204,7 @@ def test_missing_requirements_of_the_rest_api_are_detected(monkeypatch: pytest.M
 
 
 def test_aiohttp_is_not_imported_before_the_first_http_request(tmp_path: Path) -> None:
-    """Its import takes longer than the start of the broker."""
+    """The import takes longer than the start of the broker."""
     program = tmp_path / "start.py"
     program.write_text(
         "import sys\n"

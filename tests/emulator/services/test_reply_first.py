@@ -60,7 +60,7 @@ def test_deliveries_to_other_connections_do_not_wait_for_the_publish_reply(
     asyncio.run(turn())
 
 
-def test_the_delay_begins_when_the_disk_is_done() -> None:
+def test_the_delivery_delay_after_a_publish_begins_after_the_disk_write() -> None:
     """A Publish that waits for its barrier is answered after it, also when the barrier fails."""
 
     async def turn(failure: Unavailable | None) -> None:

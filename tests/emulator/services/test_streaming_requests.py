@@ -105,7 +105,7 @@ def test_stale_ids_on_the_stream_are_nothing(wire: Wire) -> None:
     assert stream.is_quiet()
 
 
-def test_exactly_once_confirms_what_comes_on_the_stream(wire: Wire) -> None:
+def test_a_stream_confirms_acknowledgements_with_exactly_once_delivery(wire: Wire) -> None:
     """The confirmation has the IDs that counted and the IDs that did not."""
     wire.create(enable_exactly_once_delivery=True)
     wire.publish("a", "b", "c")
@@ -162,7 +162,7 @@ INVALID_ID = "You have passed an invalid ack ID to the service (ack_id=bad)."
         ({"ack_ids": ["bad"]}, "INVALID_ARGUMENT", INVALID_ID),
     ],
 )
-def test_a_bad_first_request_is_refused(
+def test_a_bad_first_stream_request_is_refused(
     wire: Wire, first: dict[str, Any], code: str, text: str
 ) -> None:
     """The error names the field. No message was delivered to the stream."""
@@ -201,10 +201,10 @@ def first_only(field: str) -> str:
         ),
     ],
 )
-def test_a_bad_later_request_ends_the_stream_and_does_nothing_else(
+def test_a_bad_later_stream_request_ends_the_stream_without_effect(
     wire: Wire, clock: ManualClock, later: dict[str, Any], text: str
 ) -> None:
-    """Its valid parts are not carried out: the message is redelivered after its deadline."""
+    """The valid parts of the request are not carried out: the message is redelivered."""
     wire.create()
     wire.publish("a")
     stream = wire.stream()
@@ -217,7 +217,7 @@ def test_a_bad_later_request_ends_the_stream_and_does_nothing_else(
     assert [m.message.data for m in wire.pull()] == [b"a"]
 
 
-def test_bytes_that_are_no_request_are_refused(wire: Wire) -> None:
+def test_undecodable_requests_are_refused_with_invalid_argument(wire: Wire) -> None:
     """The code is one that clients do not retry, for the first request and for later ones."""
     wire.create()
     stream = wire.stream()
@@ -233,6 +233,6 @@ def test_bytes_that_are_no_request_are_refused(wire: Wire) -> None:
     assert waiting.exception().code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_a_stream_that_says_nothing_ends_well(wire: Wire) -> None:
-    """It requested nothing."""
+def test_a_stream_without_any_request_ends_with_ok(wire: Wire) -> None:
+    """The client requested nothing."""
     assert wire.raw("StreamingPull")(iter([])).code() is grpc.StatusCode.OK

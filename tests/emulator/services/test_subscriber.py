@@ -46,42 +46,44 @@ def subscription(wire: Wire) -> None:
     wire.create()
 
 
-def test_a_pull_takes_what_is_there(wire: Wire) -> None:
-    """It takes as many as requested, in the order of publishing."""
+def test_a_pull_takes_the_available_messages_in_order(wire: Wire) -> None:
+    """The pull takes as many as requested."""
     wire.publish("a", "b", "c")
     assert [m.message.data for m in wire.pull(2)] == [b"a", b"b"]
     assert [m.message.data for m in wire.pull(2)] == [b"c"]
 
 
-def test_a_pull_gets_a_thousand_at_most(wire: Wire) -> None:
-    """This holds for any larger maximum."""
+def test_a_pull_takes_a_thousand_messages_at_most(wire: Wire) -> None:
+    """The limit holds for any larger maximum."""
     for _ in range(2):
         wire.publish(*["x"] * 1000)
     assert len(wire.pull(5000)) == 1000
 
 
-def test_an_answer_is_smaller_than_the_clients_limit(wire: Wire) -> None:
+def test_a_pull_response_is_smaller_than_the_receive_limit_of_clients(wire: Wire) -> None:
     """The official client in emulator mode refuses more than 4 MiB."""
     for _ in range(3):
         wire.publish("x" * 1_900_000)
     assert [len(wire.pull()) for _ in range(3)] == [1, 1, 1]
 
 
-def test_return_immediately_does_not_wait(wire: Wire) -> None:
+def test_a_pull_with_return_immediately_does_not_wait(wire: Wire) -> None:
     """The answer is empty if there is no message."""
     assert wire.pull(wait=False) == []
     wire.publish("a")
     assert [m.message.data for m in wire.pull(wait=False)] == [b"a"]
 
 
-def test_a_pull_waits_for_a_message(wire: Wire, emulator: Emulator) -> None:
-    """It is answered as soon as a message is published."""
+def test_a_waiting_pull_is_answered_by_a_publish(wire: Wire, emulator: Emulator) -> None:
+    """The answer comes as soon as a message is published."""
     call = start_pull(wire, emulator)
     wire.publish("a")
     assert data(call.result()) == [b"a"]
 
 
-def test_a_pull_waits_for_a_redelivery(wire: Wire, emulator: Emulator, clock: ManualClock) -> None:
+def test_a_waiting_pull_is_answered_by_a_redelivery(
+    wire: Wire, emulator: Emulator, clock: ManualClock
+) -> None:
     """The end of a lease answers it, too."""
     wire.publish("a")
     wire.pull()
@@ -90,7 +92,7 @@ def test_a_pull_waits_for_a_redelivery(wire: Wire, emulator: Emulator, clock: Ma
     assert data(call.result()) == [b"a"]
 
 
-def test_a_pull_without_messages_is_answered_before_its_deadline(
+def test_a_waiting_pull_is_answered_empty_before_the_deadline_of_its_caller(
     wire: Wire, emulator: Emulator
 ) -> None:
     """The answer is an empty list with OK, so that the caller need not handle an error."""
@@ -99,7 +101,7 @@ def test_a_pull_without_messages_is_answered_before_its_deadline(
     assert call.code() is grpc.StatusCode.OK
 
 
-def test_who_waits_longest_is_served_first(wire: Wire, emulator: Emulator) -> None:
+def test_the_longest_waiting_pull_is_served_first(wire: Wire, emulator: Emulator) -> None:
     """Messages that come one by one go to the pulls in the order of their arrival."""
     calls = [start_pull(wire, emulator) for _ in range(4)]
     for call, text in zip(calls, "abcd", strict=True):
@@ -107,15 +109,15 @@ def test_who_waits_longest_is_served_first(wire: Wire, emulator: Emulator) -> No
         assert data(call.result()) == [text.encode()]
 
 
-def test_one_publish_serves_several_pulls(wire: Wire, emulator: Emulator) -> None:
+def test_one_publish_serves_several_waiting_pulls(wire: Wire, emulator: Emulator) -> None:
     """A pull that leaves messages wakes the next one."""
     calls = [start_pull(wire, emulator) for _ in range(3)]
     wire.publish("a", "b", "c")
     assert sorted(data(call.result())[0] for call in calls) == [b"a", b"b", b"c"]
 
 
-def test_a_cancelled_pull_takes_nothing(wire: Wire, emulator: Emulator) -> None:
-    """The message goes to the next one."""
+def test_a_cancelled_pull_takes_no_message(wire: Wire, emulator: Emulator) -> None:
+    """The message goes to the next pull."""
     cancelled, next_one = start_pull(wire, emulator), start_pull(wire, emulator)
     cancelled.cancel()
     wait_until_pulls_wait(emulator, 1)
@@ -123,7 +125,7 @@ def test_a_cancelled_pull_takes_nothing(wire: Wire, emulator: Emulator) -> None:
     assert data(next_one.result()) == [b"a"]
 
 
-def test_a_pull_whose_caller_is_gone_when_it_is_served_gives_back(
+def test_a_pull_whose_caller_disconnects_while_it_is_served_returns_its_messages(
     wire: Wire, emulator: Emulator
 ) -> None:
     """The message is available at once and has no lease of a dead caller.
@@ -167,10 +169,10 @@ class BrokenContext:
         raise grpc.aio.InternalError("Failed write")
 
 
-def test_an_answer_that_cannot_be_written_ends_quietly(
+def test_a_pull_response_that_cannot_be_written_returns_its_messages(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its messages are available to others at once, and no attempt is counted."""
+    """The messages are available at once, and no attempt is counted."""
     pull = SubscriberService.pull
     left = threading.Event()
 
@@ -196,21 +198,25 @@ def test_an_answer_that_cannot_be_written_ends_quietly(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_deleting_the_subscription_ends_waiting_pulls(wire: Wire, emulator: Emulator) -> None:
-    """They end with NOT_FOUND."""
+def test_deleting_the_subscription_ends_waiting_pulls_with_not_found(
+    wire: Wire, emulator: Emulator
+) -> None:
+    """Clients do not retry this code."""
     call = start_pull(wire, emulator)
     wire.delete_subscription()
     assert call.exception().code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_broker_that_stops_ends_waiting_pulls(wire: Wire, emulator: Emulator) -> None:
-    """They end with UNAVAILABLE, which clients retry."""
+def test_stopping_the_broker_ends_waiting_pulls_with_unavailable(
+    wire: Wire, emulator: Emulator
+) -> None:
+    """Clients retry this code."""
     call = start_pull(wire, emulator)
     emulator.stop()
     assert call.exception().code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_only_so_many_pulls_may_wait(wire: Wire, emulator: Emulator) -> None:
+def test_the_number_of_waiting_pulls_is_limited(wire: Wire, emulator: Emulator) -> None:
     """Another waiting pull is refused. A pull that does not wait or finds messages is accepted."""
     request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1)
     # One connection cannot have so many calls.
@@ -229,14 +235,14 @@ def test_only_so_many_pulls_may_wait(wire: Wire, emulator: Emulator) -> None:
 
 
 def test_streams_do_not_count_as_waiting_pulls(wire: Wire, emulator: Emulator) -> None:
-    """Their number is not limited."""
+    """The number of streams is not limited."""
     streams = [wire.stream() for _ in range(3)]
     assert all(stream.is_quiet() for stream in streams)
     assert emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)) == 0
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_pull_must_ask_for_something(wire: Wire, count: int) -> None:
+def test_a_pull_with_a_maximum_below_one_is_refused(wire: Wire, count: int) -> None:
     """The error names the field."""
     request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=count)
     refused = wire.start("Pull", request).exception()
@@ -250,7 +256,9 @@ def test_a_pull_must_ask_for_something(wire: Wire, count: int) -> None:
     ("name", "code"),
     [("billing", "INVALID_ARGUMENT"), ("projects/test/subscriptions/missing", "NOT_FOUND")],
 )
-def test_a_pull_needs_a_subscription(wire: Wire, name: str, code: str) -> None:
+def test_a_pull_with_an_invalid_or_missing_subscription_is_refused(
+    wire: Wire, name: str, code: str
+) -> None:
     """A malformed name and a missing subscription give different errors."""
     request = pubsub.PullRequest(subscription=name, max_messages=1)
     assert wire.start("Pull", request).exception().code().name == code

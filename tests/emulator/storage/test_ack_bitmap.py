@@ -18,8 +18,10 @@ def finished(progress: AckBitmap, up_to: int) -> set[int]:
 
 
 @given(since=st.integers(0, 3 * CHUNK), steps=STEPS)
-def test_it_knows_what_is_finished(since: int, steps: list[tuple[bool, tuple[int, int]]]) -> None:
-    """This holds for any order of finishing and reopening."""
+def test_an_ack_bitmap_agrees_with_a_set_of_finished_numbers(
+    since: int, steps: list[tuple[bool, tuple[int, int]]]
+) -> None:
+    """The test uses any order of finishing and reopening."""
     progress = AckBitmap.after(since)
     expected = set(range(1, since + 1))
     for is_finish, (first, count) in steps:
@@ -34,7 +36,7 @@ def test_it_knows_what_is_finished(since: int, steps: list[tuple[bool, tuple[int
 
 
 @given(since=st.integers(0, 3 * CHUNK), steps=STEPS)
-def test_it_tells_every_chunk_that_it_changed(
+def test_an_ack_bitmap_reports_every_chunk_that_changed(
     since: int, steps: list[tuple[bool, tuple[int, int]]]
 ) -> None:
     """A complete copy needs only `base` and the reported chunks after each step."""
@@ -53,8 +55,8 @@ def test_it_tells_every_chunk_that_it_changed(
 
 
 @given(data=st.data())
-def test_what_is_finished_takes_no_room(data: st.DataObject) -> None:
-    """This holds for many numbers, finished in any order."""
+def test_finished_numbers_of_an_ack_bitmap_take_no_room(data: st.DataObject) -> None:
+    """The numbers are finished in any order."""
     order = data.draw(st.permutations(range(20)))
     progress = AckBitmap.after(0)
     for part in order:

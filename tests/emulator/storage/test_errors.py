@@ -103,7 +103,9 @@ def publish_until_refused(wire: Wire) -> int:
         taken += 1
 
 
-def test_what_cannot_be_kept_is_not_acknowledged(broker: LimitedBroker, tmp_path: Path) -> None:
+def test_a_message_that_cannot_be_written_to_disk_is_not_acknowledged(
+    broker: LimitedBroker, tmp_path: Path
+) -> None:
     """A publish and a change are refused, a pull is not. Earlier answers are on disk."""
     wire = broker.wire
     wire.publish("before")
@@ -117,8 +119,10 @@ def test_what_cannot_be_kept_is_not_acknowledged(broker: LimitedBroker, tmp_path
         assert emulator.backlog(SUBSCRIPTION) == 1 + taken
 
 
-def test_it_goes_on_when_there_is_room_again(broker: LimitedBroker, tmp_path: Path) -> None:
-    """It needs no restart, and logs one line for the problem and one for its end."""
+def test_a_broker_with_a_full_disk_recovers_when_there_is_room(
+    broker: LimitedBroker, tmp_path: Path
+) -> None:
+    """The broker needs no restart, and logs one line for the problem and one for its end."""
     wire = broker.wire
     broker.fill_disk()
     taken = publish_until_refused(wire)
@@ -149,7 +153,7 @@ def publish_when_possible(wire: Wire, data: str) -> None:
             return
 
 
-def test_a_stop_that_loses_confirmed_messages_is_an_error(tmp_path: Path) -> None:
+def test_a_program_stop_that_loses_confirmed_messages_exits_with_an_error(tmp_path: Path) -> None:
     """At class disk a message is confirmed before it is written.
 
     The exit code is 1, with one line.
@@ -167,7 +171,7 @@ def test_a_stop_that_loses_confirmed_messages_is_an_error(tmp_path: Path) -> Non
     assert not any("Traceback" in line for line in log)
 
 
-def test_a_stop_in_a_program_raises_what_it_loses(
+def test_an_emulator_stop_that_loses_messages_raises_a_storage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker is stopped in any case."""

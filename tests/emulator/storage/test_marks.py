@@ -30,21 +30,21 @@ def write(file: MarkFile, commit: int) -> None:
     file.write(commit, mark(commit).encode())
 
 
-def test_a_mark_is_read_as_it_was_written() -> None:
+def test_a_mark_survives_encoding_and_decoding() -> None:
     data = mark(7).encode()
     assert len(data) == MARK_BYTES
     assert Mark.decode(data) == mark(7)
 
 
 @pytest.mark.parametrize("bit", range(0, MARK_BYTES * 8, 61))
-def test_any_changed_bit_of_a_mark_is_noticed(bit: int) -> None:
+def test_a_changed_bit_of_a_mark_is_detected(bit: int) -> None:
     data = bytearray(mark(7).encode())
     data[bit // 8] ^= 1 << bit % 8
     with pytest.raises(ValueError, match="checksum"):
         Mark.decode(bytes(data))
 
 
-def test_the_newest_mark_of_a_file_counts(tmp_path: Path) -> None:
+def test_the_newest_valid_mark_of_a_file_counts(tmp_path: Path) -> None:
     """If a power cut has damaged it, the previous one counts."""
     MarkFile.create(tmp_path, mark(4))
     file = MarkFile(tmp_path)
@@ -61,7 +61,7 @@ def test_the_newest_mark_of_a_file_counts(tmp_path: Path) -> None:
         MarkFile.read(tmp_path)
 
 
-def test_marks_are_flushed_so_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_are_flushed_at_an_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mark is flushed with a commit if the last flush is old enough.
 
     Otherwise it is flushed in a pause or at the end.
@@ -87,10 +87,10 @@ def test_marks_are_flushed_so_often(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(flushes) == 4
 
 
-def test_a_slow_disk_is_not_kept_busy_by_marks(
+def test_marks_use_a_twentieth_of_the_time_of_a_slow_disk_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They take at most one twentieth of its time."""
+    """The interval between the flushes grows."""
     clock = ManualClock()
     monkeypatch.setattr(marks, "_sync", lambda descriptor: clock.advance(0.1))
     MarkFile.create(tmp_path, mark(1))
@@ -104,8 +104,8 @@ def test_a_slow_disk_is_not_kept_busy_by_marks(
     file.close()
 
 
-def test_a_mark_is_flushed_in_a_pause() -> None:
-    """The writer reports when it is idle."""
+def test_a_mark_is_flushed_when_the_writer_is_idle() -> None:
+    """The writer calls its function for idle times."""
     rested = threading.Event()
     writer = Writer(lambda changes: None, lambda: None, rested.set, "the database", 0.5)
     writer.flush()
@@ -113,6 +113,6 @@ def test_a_mark_is_flushed_in_a_pause() -> None:
     writer.close()
 
 
-def test_a_mark_file_is_private(tmp_path: Path) -> None:
+def test_a_mark_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     MarkFile.create(tmp_path, mark(1))
     assert os.stat(tmp_path / MARK_NAME).st_mode & 0o777 == 0o600

@@ -59,7 +59,7 @@ def change(directory: Path, statement: str) -> None:
         database.commit()
 
 
-def test_two_brokers_cannot_share_a_directory(directory: Path) -> None:
+def test_two_brokers_cannot_share_a_data_directory(directory: Path) -> None:
     """The second broker reports an error, and the first one continues."""
     with Emulator(data_dir=directory) as emulator:
         with pytest.raises(
@@ -73,7 +73,9 @@ def test_two_brokers_cannot_share_a_directory(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("format", "age"), [(FORMAT + 1, "a newer"), (FORMAT - 1, "an older")])
-def test_a_database_of_another_version_is_refused(directory: Path, format: int, age: str) -> None:
+def test_a_database_with_another_format_version_is_refused(
+    directory: Path, format: int, age: str
+) -> None:
     """The error names both formats."""
     change(directory, f"PRAGMA user_version = {format}")
     (directory / MARK_NAME).unlink()
@@ -83,7 +85,7 @@ def test_a_database_of_another_version_is_refused(directory: Path, format: int, 
     )
 
 
-def test_somebody_elses_database_is_refused(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     """The file has the right name, but other tables."""
     change(tmp_path, "CREATE TABLE accounts (id INTEGER)")
     assert refusal(tmp_path) == f"{tmp_path / FILE_NAME} is not a pullstream database"
@@ -104,7 +106,7 @@ def test_somebody_elses_database_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_database_is_refused(directory: Path, damage: Callable[[bytes], bytes]) -> None:
-    """It is never treated as empty or as shorter, whatever the damage is."""
+    """The database is never treated as empty or as shorter, whatever the damage is."""
     file = directory / FILE_NAME
     before = file.read_bytes()
     file.write_bytes(damage(before))
@@ -117,7 +119,7 @@ def test_a_damaged_database_is_refused(directory: Path, damage: Callable[[bytes]
         pass
 
 
-def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_data_directory_is_refused(tmp_path: Path) -> None:
     """The error has the system's text."""
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=r"cannot use .*: File exists"):
@@ -125,7 +127,7 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", ["port", "config"])
-def test_a_start_that_fails_lets_go_of_the_directory(directory: Path, reason: str) -> None:
+def test_a_failed_start_releases_the_data_directory(directory: Path, reason: str) -> None:
     """The next start with correct options succeeds."""
     wrong = {"topics": [{"name": "projects/test/topics/goog"}]}
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -141,13 +143,13 @@ def test_a_start_that_fails_lets_go_of_the_directory(directory: Path, reason: st
             assert emulator.backlog(SUBSCRIPTION) == len(MESSAGES)
 
 
-def test_a_directory_is_made_where_there_is_none(tmp_path: Path) -> None:
-    """Its parents are created, too."""
+def test_a_missing_data_directory_is_created(tmp_path: Path) -> None:
+    """The parents are created, too."""
     with Emulator(data_dir=tmp_path / "some" / "where"):
         assert (tmp_path / "some" / "where" / FILE_NAME).exists()
 
 
-def test_the_program_says_it_in_one_line(directory: Path) -> None:
+def test_a_data_directory_in_use_is_reported_in_one_line_by_the_program(directory: Path) -> None:
     """The exit code is 1."""
     with Emulator(data_dir=directory):
         ran = subprocess.run(
@@ -162,14 +164,14 @@ def test_the_program_says_it_in_one_line(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
-def test_what_is_to_be_on_disk_needs_a_directory(durability: str) -> None:
+def test_durability_on_disk_needs_a_data_directory(durability: str) -> None:
     with pytest.raises(StorageError, match=f"durability {durability} needs a data directory"):
         Emulator(durability=durability)
     error = error_of("--durability", durability)
     assert error.startswith(f"Error: durability {durability} needs a data directory")
 
 
-def test_what_is_only_in_memory_needs_none() -> None:
+def test_durability_in_memory_needs_no_data_directory() -> None:
     with Emulator(durability="memory") as emulator:
         assert emulator.endpoint
 
@@ -177,7 +179,7 @@ def test_what_is_only_in_memory_needs_none() -> None:
 # ---- the lock ----------------------------------------------------------------------------------
 
 
-def test_reading_the_files_does_not_release_the_directory(directory: Path) -> None:
+def test_reading_the_files_of_a_data_directory_does_not_release_its_lock(directory: Path) -> None:
     """A second broker exits at once, although this process has opened and closed every file."""
     with Emulator(data_dir=directory):
         for file in directory.iterdir():
@@ -195,8 +197,8 @@ def modes(directory: Path) -> set[str]:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX has modes")
-def test_what_the_broker_makes_is_private(tmp_path: Path) -> None:
-    """This covers folders and files, also while it runs."""
+def test_files_of_the_data_directory_are_private(tmp_path: Path) -> None:
+    """The folders are private, too, also while the broker runs."""
     before = os.umask(0)
     try:
         with Emulator(data_dir=tmp_path / "some" / "where") as emulator:
@@ -212,15 +214,15 @@ def test_what_the_broker_makes_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX has modes")
-def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
-    """It may be mounted, or shared on purpose."""
+def test_an_existing_data_directory_keeps_its_mode(tmp_path: Path) -> None:
+    """The directory may be mounted, or shared on purpose."""
     (tmp_path / "mounted").mkdir()
     (tmp_path / "mounted").chmod(0o2775)
     with Emulator(data_dir=tmp_path / "mounted"):
         assert oct((tmp_path / "mounted").stat().st_mode & 0o7777) == "0o2775"
 
 
-def test_a_directory_without_a_name_is_refused(tmp_path: Path) -> None:
+def test_an_empty_data_directory_name_is_refused(tmp_path: Path) -> None:
     """An unset variable in a script must not fill the current directory."""
     with pytest.raises(StorageError, match="the data directory is empty text"):
         Emulator(data_dir="")
@@ -229,14 +231,14 @@ def test_a_directory_without_a_name_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a directory that is read-only")
 @pytest.mark.parametrize("name", ["/proc/self", "/proc/self/new"])
-def test_a_read_only_directory_is_reported(name: str) -> None:
+def test_a_read_only_data_directory_is_refused(name: str) -> None:
     """The error is not a disk error. Permissions alone would not stop root from writing."""
     with pytest.raises(StorageError, match=rf"^cannot use {name}: "):
         Emulator(data_dir=name)
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write anywhere")
-def test_a_directory_without_permission_is_reported(directory: Path) -> None:
+def test_a_data_directory_without_write_permission_is_refused(directory: Path) -> None:
     directory.chmod(0o500)
     (directory / LOCK_NAME).unlink()
     with pytest.raises(StorageError, match="it cannot be written"):
@@ -266,7 +268,7 @@ def flip(file: Path, at: int) -> None:
     file.write_bytes(data)
 
 
-def test_a_killed_broker_leaves_nothing_that_is_damaged(killed: Path) -> None:
+def test_the_data_directory_of_a_killed_broker_is_not_damaged(killed: Path) -> None:
     with Emulator(data_dir=killed) as emulator:
         assert emulator.backlog(SUBSCRIPTION) == 20
 
@@ -310,7 +312,7 @@ def test_a_killed_broker_leaves_nothing_that_is_damaged(killed: Path) -> None:
         ),
     ],
 )
-def test_damage_after_a_kill_is_refused(
+def test_damage_of_the_data_of_a_killed_broker_is_refused(
     killed: Path, damage: Callable[[Path], object], told: str
 ) -> None:
     """SQLite alone would take most of it for the incomplete end of a log."""
@@ -325,7 +327,7 @@ def test_damage_after_a_kill_is_refused(
     assert {name: (killed / name).read_bytes() for name in before} == before
 
 
-def test_the_end_of_a_log_that_nobody_was_promised_is_no_damage(
+def test_an_incomplete_unconfirmed_end_of_the_log_is_no_damage(
     killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that stops during a commit writes only a part of it.
@@ -347,8 +349,8 @@ def test_the_end_of_a_log_that_nobody_was_promised_is_no_damage(
             assert not database.rows(NOTES).fetchall()
 
 
-def test_an_older_database_is_not_taken_for_the_present_one(directory: Path) -> None:
-    """It may come from a backup of one file."""
+def test_an_older_copy_of_the_database_is_detected(directory: Path) -> None:
+    """The copy may come from a backup of one file."""
     old = (directory / FILE_NAME).read_bytes()
     with Emulator(data_dir=directory) as emulator:
         wire = Wire(emulator.endpoint)
@@ -358,7 +360,7 @@ def test_an_older_database_is_not_taken_for_the_present_one(directory: Path) -> 
     assert "1 of 301 messages are lost" in refusal(directory)
 
 
-def test_a_database_of_another_directory_is_refused(directory: Path, killed: Path) -> None:
+def test_a_database_of_another_data_directory_is_refused(directory: Path, killed: Path) -> None:
     (killed / LOG_NAME).unlink()
     shutil.copy(directory / FILE_NAME, killed)
     assert "are from different directories" in refusal(killed)
@@ -367,7 +369,7 @@ def test_a_database_of_another_directory_is_refused(directory: Path, killed: Pat
 # ---- recovery ----------------------------------------------------------------------------------
 
 
-def test_recovery_continues_with_the_rest_and_lists_the_loss(
+def test_recovery_keeps_the_undamaged_data_and_lists_the_loss(
     killed: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The damaged files are kept.
@@ -396,7 +398,7 @@ def test_recovery_continues_with_the_rest_and_lists_the_loss(
         assert emulator.backlog(SUBSCRIPTION) == remaining + 1
 
 
-def test_recovery_of_what_is_not_damaged_is_a_start(
+def test_recovery_of_an_undamaged_data_directory_is_a_normal_start(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Emulator(data_dir=directory, recover=True) as emulator:
@@ -406,14 +408,14 @@ def test_recovery_of_what_is_not_damaged_is_a_start(
 
 
 def test_recovery_without_the_row_of_a_topic_keeps_its_messages(directory: Path) -> None:
-    """Its subscriptions have its name. Its settings are lost."""
+    """The subscriptions have the name of the topic. The settings are lost."""
     change(directory, "DELETE FROM topics")
     with Emulator(data_dir=directory, recover=True) as emulator:
         assert emulator.backlog(SUBSCRIPTION) == len(MESSAGES)
         assert int(emulator.publish(TOPIC, "new")) > len(MESSAGES)
 
 
-def test_recovery_without_acknowledgements_delivers_again(directory: Path) -> None:
+def test_recovery_without_acknowledgements_redelivers_messages(directory: Path) -> None:
     """A message is rather delivered twice than never."""
     with Emulator(data_dir=directory) as emulator:
         wire = Wire(emulator.endpoint)
@@ -424,7 +426,7 @@ def test_recovery_without_acknowledgements_delivers_again(directory: Path) -> No
         assert emulator.backlog(SUBSCRIPTION) >= len(MESSAGES) - 100
 
 
-def test_a_recovery_that_is_interrupted_is_completed(
+def test_an_interrupted_recovery_is_completed_by_the_next_start(
     killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next start completes it without an option."""
@@ -442,8 +444,8 @@ def test_a_recovery_that_is_interrupted_is_completed(
         assert emulator.backlog(SUBSCRIPTION) == 19
 
 
-def test_the_program_recovers(killed: Path) -> None:
-    """Without the option it is refused with exit code 1, one line and no traceback."""
+def test_the_recover_option_starts_the_program_on_damaged_data(killed: Path) -> None:
+    """Without the option the start is refused with exit code 1, one line and no traceback."""
     (killed / LOG_NAME).unlink()
     assert error_of("--data-dir", str(killed)).startswith(f"Error: {killed} is damaged: ")
     with running("--data-dir", str(killed), "--recover") as (process, _):
@@ -453,21 +455,23 @@ def test_the_program_recovers(killed: Path) -> None:
     assert f"WARNING {killed} was damaged: 20 of 20 messages are lost" in log.splitlines()
 
 
-def test_options_of_a_directory_need_one() -> None:
+def test_recover_and_max_loss_need_a_data_directory() -> None:
     with pytest.raises(StorageError, match="recover needs a data directory"):
         Emulator(recover=True)
     with pytest.raises(StorageError, match="max_loss needs a data directory"):
         Emulator(max_loss=1)
 
 
-def test_a_bound_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+def test_a_max_loss_of_zero_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_loss is 0; it must be more than 0 seconds"):
         Emulator(data_dir=tmp_path, max_loss=0)
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
 @pytest.mark.parametrize("name", [LOCK_NAME, f"{MARK_NAME}.new"])
-def test_a_link_in_place_of_a_file_of_the_broker_is_not_followed(tmp_path: Path, name: str) -> None:
+def test_a_symbolic_link_in_place_of_a_broker_file_is_not_followed(
+    tmp_path: Path, name: str
+) -> None:
     """The broker refuses the lock file, and replaces a file that it writes."""
     target = tmp_path / "other"
     target.write_text("content")

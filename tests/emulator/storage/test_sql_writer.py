@@ -146,10 +146,10 @@ class FaultyDatabase(Database):
 
 @settings(max_examples=25)
 @given(data=st.data(), groups=st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=8))
-def test_a_write_that_failed_can_be_repeated(
+def test_a_failed_sql_write_can_be_repeated(
     data: st.DataObject, groups: list[tuple[int, bool]]
 ) -> None:
-    """It may include newer changes. In the meantime the database is unchanged."""
+    """The repetition may include newer changes. In the meantime the database is unchanged."""
     with (
         tempfile.TemporaryDirectory(dir=QUICK_DISK) as sound,
         tempfile.TemporaryDirectory(dir=QUICK_DISK) as faulty,

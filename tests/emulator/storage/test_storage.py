@@ -78,10 +78,8 @@ def publish_to(wire: Wire, topic: str, *data: str) -> list[int]:
 # ---- resources ---------------------------------------------------------------------------------
 
 
-def test_topics_and_subscriptions_come_back_as_they_were_last(
-    restarts: Restarts, wire: Wire
-) -> None:
-    """They were created, changed and deleted. Each has all its settings."""
+def test_topics_and_subscriptions_are_kept_across_a_restart(restarts: Restarts, wire: Wire) -> None:
+    """The resources were created, changed and deleted. Each has all its settings."""
     wire.create(ack_deadline_seconds=33, labels={"team": "billing"})
     wire.call("CreateTopic", pubsub.Topic(name=OTHER_TOPIC))
     wire.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=OTHER_TOPIC))
@@ -99,7 +97,7 @@ def test_topics_and_subscriptions_come_back_as_they_were_last(
     assert data_of(wire.pull()) == ["first"]
 
 
-def test_schemas_and_policies_come_back(restarts: Restarts, wire: Wire) -> None:
+def test_schemas_and_iam_policies_are_kept_across_a_restart(restarts: Restarts, wire: Wire) -> None:
     """Their revisions and etags are unchanged."""
     wire.create()
     avro = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
@@ -122,7 +120,9 @@ def test_schemas_and_policies_come_back(restarts: Restarts, wire: Wire) -> None:
     assert wire.call("GetIamPolicy", iam.GetIamPolicyRequest(resource=TOPIC)) == policy
 
 
-def test_a_topic_made_again_is_another_one(restarts: Restarts, wire: Wire) -> None:
+def test_a_recreated_topic_stays_separate_from_its_old_subscription_after_a_restart(
+    restarts: Restarts, wire: Wire
+) -> None:
     """The subscription of the deleted topic has its backlog, and nothing of the new topic."""
     wire.create()
     wire.publish("old")
@@ -136,7 +136,7 @@ def test_a_topic_made_again_is_another_one(restarts: Restarts, wire: Wire) -> No
     assert data_of(wire.pull()) == ["old"]
 
 
-def test_a_reset_empties_the_directory_too(restarts: Restarts, wire: Wire) -> None:
+def test_a_reset_empties_the_data_directory(restarts: Restarts, wire: Wire) -> None:
     """The removed data do not reappear."""
     wire.create()
     wire.publish("gone")
@@ -146,8 +146,10 @@ def test_a_reset_empties_the_directory_too(restarts: Restarts, wire: Wire) -> No
     assert not listed.topics
 
 
-def test_one_emulator_may_be_started_again(tmp_path: Path, clock: ManualClock) -> None:
-    """It reads the data that it wrote."""
+def test_an_emulator_with_a_data_directory_can_be_started_again(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """The second start reads the data of the first one."""
     emulator = Emulator(clock=clock, data_dir=tmp_path)
     with emulator:
         wire = Wire(emulator.endpoint)
@@ -161,8 +163,10 @@ def test_one_emulator_may_be_started_again(tmp_path: Path, clock: ManualClock) -
 # ---- messages ----------------------------------------------------------------------------------
 
 
-def test_what_is_not_acknowledged_is_redelivered(restarts: Restarts, wire: Wire) -> None:
-    """They were waiting or leased. Attributes, ID and publish time are unchanged."""
+def test_unacknowledged_messages_are_redelivered_after_a_restart(
+    restarts: Restarts, wire: Wire
+) -> None:
+    """The messages were waiting or leased. Attributes, ID and publish time are unchanged."""
     wire.create()
     message = pubsub.PubsubMessage(data=b"whole", attributes={"colour": "blue"})
     wire.call("Publish", pubsub.PublishRequest(topic=TOPIC, messages=[message]))
@@ -175,8 +179,8 @@ def test_what_is_not_acknowledged_is_redelivered(restarts: Restarts, wire: Wire)
     assert again[0].message == first.message
 
 
-def test_ack_ids_of_a_former_start_acknowledge_nothing(restarts: Restarts, wire: Wire) -> None:
-    """They are not assigned again to other messages."""
+def test_ack_ids_from_before_a_restart_acknowledge_nothing(restarts: Restarts, wire: Wire) -> None:
+    """The IDs are not assigned again to other messages."""
     wire.create()
     wire.publish("message")
     (before,) = wire.pull()
@@ -187,8 +191,8 @@ def test_ack_ids_of_a_former_start_acknowledge_nothing(restarts: Restarts, wire:
     assert restarts.emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_keys_keep_their_order(restarts: Restarts, wire: Wire) -> None:
-    """This also holds if a message in the middle was acknowledged before the first."""
+def test_ordering_keys_keep_their_order_across_a_restart(restarts: Restarts, wire: Wire) -> None:
+    """The order is kept if a message in the middle was acknowledged before the first."""
     wire.create(enable_message_ordering=True)
     wire.publish("a1", "a2", "a3", key="a")
     wire.publish("b1", "b2", key="b")
@@ -200,7 +204,7 @@ def test_keys_keep_their_order(restarts: Restarts, wire: Wire) -> None:
     assert [each for each in data if each.startswith("b")] == ["b2"]
 
 
-def test_failed_attempts_are_counted_on(restarts: Restarts, wire: Wire) -> None:
+def test_delivery_attempts_are_counted_across_a_restart(restarts: Restarts, wire: Wire) -> None:
     """The fifth failure leads to the dead-letter topic, even if some were before a restart."""
     for name in (OTHER_TOPIC, TOPIC):
         wire.call("CreateTopic", pubsub.Topic(name=name))
@@ -221,7 +225,9 @@ def test_failed_attempts_are_counted_on(restarts: Restarts, wire: Wire) -> None:
     assert restarts.emulator.backlog(OTHER_SUBSCRIPTION) == 1
 
 
-def test_snapshots_and_what_they_keep_come_back(restarts: Restarts, wire: Wire) -> None:
+def test_snapshots_and_their_messages_are_kept_across_a_restart(
+    restarts: Restarts, wire: Wire
+) -> None:
     """A seek after the restart restores the messages that were acknowledged since the snapshot."""
     wire.create()
     wire.publish("before", "between")
@@ -241,8 +247,10 @@ def test_snapshots_and_what_they_keep_come_back(restarts: Restarts, wire: Wire) 
     assert data_of(restarts.start().pull()) == ["between", "after"]
 
 
-def test_a_snapshot_of_a_deleted_topic_comes_back(restarts: Restarts, wire: Wire) -> None:
-    """Its subscription can seek to it, even if another topic has the same name by now."""
+def test_a_snapshot_of_a_deleted_topic_is_kept_across_a_restart(
+    restarts: Restarts, wire: Wire
+) -> None:
+    """The subscription can seek to the snapshot, even if another topic has the same name by now."""
     wire.create()
     wire.publish("old")
     wire.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=TOPIC))
@@ -256,8 +264,8 @@ def test_a_snapshot_of_a_deleted_topic_comes_back(restarts: Restarts, wire: Wire
     assert data_of(wire.pull()) == ["old"]
 
 
-def test_deleted_topics_are_told_apart(restarts: Restarts, wire: Wire) -> None:
-    """They have no names any more, and had the same number of messages."""
+def test_deleted_topics_stay_distinct_across_a_restart(restarts: Restarts, wire: Wire) -> None:
+    """The topics have no names any more, and had the same number of messages."""
     wire.create()
     wire.call("CreateTopic", pubsub.Topic(name=OTHER_TOPIC))
     wire.call("CreateSubscription", pubsub.Subscription(name=OTHER_SUBSCRIPTION, topic=OTHER_TOPIC))
@@ -283,7 +291,7 @@ def test_deleted_topics_are_told_apart(restarts: Restarts, wire: Wire) -> None:
 def test_retained_messages_can_be_sought_after_a_restart(
     restarts: Restarts, wire: Wire, clock: ManualClock
 ) -> None:
-    """They are acknowledged messages that the subscription retains."""
+    """These are acknowledged messages that the subscription retains."""
     start = clock.now()
     wire.create(retain_acked_messages=True)
     wire.publish("old")
@@ -297,8 +305,10 @@ def test_retained_messages_can_be_sought_after_a_restart(
     assert data_of(wire.pull()) == ["acknowledged"]
 
 
-def test_what_a_filter_keeps_back_stays_back(restarts: Restarts, wire: Wire) -> None:
-    """A restart delivers no excluded message."""
+def test_a_message_excluded_by_a_filter_is_not_delivered_after_a_restart(
+    restarts: Restarts, wire: Wire
+) -> None:
+    """The other message is delivered."""
     wire.create(filter='attributes.colour = "blue"')
     messages = [pubsub.PubsubMessage(attributes={"colour": each}) for each in ("red", "blue")]
     wire.call("Publish", pubsub.PublishRequest(topic=TOPIC, messages=messages))
@@ -306,7 +316,9 @@ def test_what_a_filter_keeps_back_stays_back(restarts: Restarts, wire: Wire) -> 
     assert received.message.attributes["colour"] == "blue"
 
 
-def test_a_backlog_of_many_publishes_comes_back_whole(restarts: Restarts, wire: Wire) -> None:
+def test_a_backlog_of_many_publishes_is_kept_across_a_restart(
+    restarts: Restarts, wire: Wire
+) -> None:
     """The publishes are small and large, more than a row or a chunk of the database holds."""
     wire.create()
     sizes = [1, 1, 2_000_000, 700, 3, 2_000_000, 40_000]
@@ -326,7 +338,9 @@ def test_a_backlog_of_many_publishes_comes_back_whole(restarts: Restarts, wire: 
 # ---- ids ---------------------------------------------------------------------------------------
 
 
-def test_ids_go_on_after_an_orderly_end(restarts: Restarts, wire: Wire) -> None:
+def test_message_ids_continue_without_a_gap_after_a_clean_restart(
+    restarts: Restarts, wire: Wire
+) -> None:
     """There is no gap, also if the newest messages are gone."""
     wire.create()
     ids = publish_to(wire, TOPIC, "one", "two")
@@ -335,10 +349,10 @@ def test_ids_go_on_after_an_orderly_end(restarts: Restarts, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("durability", ["memory", "disk"])
-def test_ids_are_not_used_again_after_a_crash(
+def test_message_ids_are_not_used_again_after_a_crash(
     restarts: Restarts, wire: Wire, durability: str
 ) -> None:
-    """This includes IDs of messages that the crash lost."""
+    """The rule includes IDs of messages that the crash lost."""
     wire.call("CreateTopic", pubsub.Topic(name=TOPIC, labels={LABEL: durability}))
     ids = publish_to(wire, TOPIC, "one", "two", "three")
     assert publish_to(restarts.crash(), TOPIC, "four")[0] > ids[-1]
@@ -347,8 +361,10 @@ def test_ids_are_not_used_again_after_a_crash(
 # ---- classes -----------------------------------------------------------------------------------
 
 
-def test_a_topic_at_class_memory_keeps_its_settings_only(restarts: Restarts, wire: Wire) -> None:
-    """Its messages live as long as the broker."""
+def test_a_topic_with_durability_memory_keeps_only_its_settings(
+    restarts: Restarts, wire: Wire
+) -> None:
+    """The messages live as long as the broker."""
     wire.call("CreateTopic", pubsub.Topic(name=TOPIC, labels={LABEL: "memory"}))
     wire.call("CreateSubscription", pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
     wire.publish("lost")
@@ -362,10 +378,13 @@ def test_a_topic_at_class_memory_keeps_its_settings_only(restarts: Restarts, wir
     [({"durability": "fsync"}, {}), ({}, {LABEL: "fsync"})],
     ids=["by default", "by label"],
 )
-def test_at_class_fsync_an_answer_means_that_it_is_on_disk(
+def test_with_durability_fsync_an_answered_call_survives_a_crash(
     restarts: Restarts, settings: dict[str, str], labels: dict[str, str]
 ) -> None:
-    """This covers a publish, an ack and a change. The broker may crash right after the answer."""
+    """The test covers a publish, an ack and a change.
+
+    The broker may crash right after the answer.
+    """
     wire = restarts.start(**settings)
     wire.call("CreateTopic", pubsub.Topic(name=TOPIC, labels=labels))
     wire.call("CreateSubscription", pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
@@ -374,8 +393,8 @@ def test_at_class_fsync_an_answer_means_that_it_is_on_disk(
     assert data_of(restarts.crash().pull()) == ["kept"]
 
 
-def test_at_class_fsync_a_confirmation_means_that_it_is_on_disk(restarts: Restarts) -> None:
-    """This covers a stream with exactly-once delivery, too."""
+def test_with_durability_fsync_a_confirmed_stream_ack_survives_a_crash(restarts: Restarts) -> None:
+    """The stream has exactly-once delivery."""
     wire = restarts.start(durability="fsync")
     wire.create(enable_exactly_once_delivery=True)
     wire.publish("acknowledged")
@@ -395,7 +414,7 @@ def _confirmed(stream: Stream) -> list[str]:
 
 
 @pytest.mark.parametrize("method", ["CreateTopic", "UpdateTopic"])
-def test_a_class_that_there_is_not_is_refused(wire: Wire, method: str) -> None:
+def test_an_unknown_durability_class_is_refused(wire: Wire, method: str) -> None:
     """Otherwise a topic would be less durable than its owner believes."""
     wire.create()
     topic = pubsub.Topic(name=TOPIC if method == "UpdateTopic" else OTHER_TOPIC)
@@ -427,10 +446,10 @@ def refused(wire: Wire, *ack_ids: str) -> set[str]:
 @pytest.mark.parametrize(
     ("durability", "end"), [("disk", "stop"), ("fsync", "stop"), ("fsync", "crash")]
 )
-def test_an_acknowledgement_can_be_repeated_after_a_restart(
+def test_an_exactly_once_acknowledgement_can_be_repeated_after_a_restart(
     restarts: Restarts, wire: Wire, clock: ManualClock, durability: str, end: str
 ) -> None:
-    """It can be repeated for eleven minutes. An ID of an ended lease stays refused."""
+    """The repetition works for eleven minutes. An ID of an ended lease stays refused."""
     wire.call("CreateTopic", pubsub.Topic(name=TOPIC, labels={LABEL: durability}))
     wire.call(
         "CreateSubscription",
@@ -457,10 +476,10 @@ def test_an_acknowledgement_can_be_repeated_after_a_restart(
     assert refused(wire, acked[0]) == {acked[0]}
 
 
-def test_a_subscription_that_is_made_again_knows_nothing_of_the_former(
+def test_a_subscription_created_again_has_no_acknowledgements_of_the_former_one(
     restarts: Restarts, wire: Wire
 ) -> None:
-    """It has the same name, but none of the former acknowledgements."""
+    """The name is the same."""
     wire.create(enable_exactly_once_delivery=True)
     wire.publish("a")
     (acked,) = (message.ack_id for message in wire.pull())

@@ -98,8 +98,8 @@ def answer(broker: Broker, request: Message) -> asyncio.Future[None]:
     return asyncio.ensure_future(barrier)
 
 
-def test_a_publish_waits_until_it_is_written_itself(broker: Broker, disk: SlowDisk) -> None:
-    """It does not only wait for a write in progress, such as the one that reserves its number."""
+def test_a_publish_waits_until_its_own_message_is_on_disk(broker: Broker, disk: SlowDisk) -> None:
+    """A write in progress, such as the one that reserves the number, does not suffice."""
 
     async def run() -> None:
         disk.is_slow = True
@@ -121,7 +121,7 @@ def test_a_publish_waits_until_it_is_written_itself(broker: Broker, disk: SlowDi
     asyncio.run(run())
 
 
-def test_a_call_waits_for_nothing_that_others_brought(broker: Broker, disk: SlowDisk) -> None:
+def test_a_call_does_not_wait_for_disk_writes_of_others(broker: Broker, disk: SlowDisk) -> None:
     """Acknowledgements on streams and timers are examples. No call waits for their writes."""
     storage = broker.storage
     assert storage is not None
@@ -133,8 +133,10 @@ def test_a_call_waits_for_nothing_that_others_brought(broker: Broker, disk: Slow
     assert storage.barrier(request) is None
 
 
-def test_an_ack_that_is_tried_again_waits_for_the_first(broker: Broker, disk: SlowDisk) -> None:
-    """It finds the message acknowledged, but the acknowledgement must be on disk first."""
+def test_a_repeated_ack_waits_for_the_disk_write_of_the_first_one(
+    broker: Broker, disk: SlowDisk
+) -> None:
+    """The call finds the message acknowledged, but the acknowledgement must be on disk first."""
     engine = broker.engine
     engine.create_topic(pubsub.Topic(name=TOPIC))
     engine.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
@@ -162,10 +164,10 @@ def test_an_ack_that_is_tried_again_waits_for_the_first(broker: Broker, disk: Sl
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["new", "after a restart"])
-def test_a_number_that_was_seen_is_not_used_again(
+def test_a_message_id_that_was_delivered_is_not_used_again_after_a_crash(
     tmp_path: Path, disk: SlowDisk, restarted: bool
 ) -> None:
-    """This holds even if the broker crashed before the first publish was on disk."""
+    """The rule holds even if the broker crashed before the first publish was on disk."""
     directory, crashed = tmp_path / "data", tmp_path / "crashed"
     broker = start(directory)
     broker.engine.create_topic(pubsub.Topic(name=TOPIC))
@@ -188,10 +190,13 @@ def test_a_number_that_was_seen_is_not_used_again(
 
 
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
-def test_an_exactly_once_ack_is_confirmed_when_it_is_on_disk(
+def test_an_exactly_once_ack_is_confirmed_after_its_disk_write(
     tmp_path: Path, disk: SlowDisk, durability: str
 ) -> None:
-    """This covers a unary call and a stream. A confirmed client never gets the message again."""
+    """The test covers a unary call and a stream.
+
+    A confirmed client never gets the message again.
+    """
     with (
         Emulator(data_dir=tmp_path, durability=durability) as emulator,
         ThreadPoolExecutor(1) as pool,
@@ -223,8 +228,10 @@ def test_an_exactly_once_ack_is_confirmed_when_it_is_on_disk(
         wire.close()
 
 
-def test_an_ack_at_class_disk_is_answered_at_once(tmp_path: Path, disk: SlowDisk) -> None:
-    """This holds without exactly-once delivery."""
+def test_with_durability_disk_an_ack_does_not_wait_for_the_disk(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    """The subscription is without exactly-once delivery."""
     with Emulator(data_dir=tmp_path, durability="disk") as emulator:
         wire = Wire(emulator.endpoint)
         wire.create()
@@ -239,12 +246,12 @@ def test_an_ack_at_class_disk_is_answered_at_once(tmp_path: Path, disk: SlowDisk
 # ---- the administration ------------------------------------------------------------------------
 
 
-def test_a_reset_is_answered_when_it_is_on_disk(tmp_path: Path, disk: SlowDisk) -> None:
+def test_a_reset_is_answered_after_its_disk_write(tmp_path: Path, disk: SlowDisk) -> None:
     """Otherwise the removed data could reappear after a crash."""
     answer_when_on_disk(tmp_path, disk, "/reset", b"")
 
 
-def test_a_step_of_the_clock_is_answered_when_its_effects_are_on_disk(
+def test_a_clock_advance_is_answered_after_the_disk_write_of_its_effects(
     tmp_path: Path, disk: SlowDisk
 ) -> None:
     """Here the effect is the end of a subscription that was unused for a day."""
@@ -271,7 +278,7 @@ def answer_when_on_disk(directory: Path, disk: SlowDisk, path: str, body: bytes)
         assert answer.result(TIMEOUT).status == 200
 
 
-def test_a_program_s_own_publish_is_durable_when_it_returns(tmp_path: Path) -> None:
+def test_emulator_publish_is_durable_when_it_returns(tmp_path: Path) -> None:
     """The publish of a client has the same guarantee."""
     with Emulator(data_dir=tmp_path / "running", durability="fsync") as emulator:
         wire = Wire(emulator.endpoint)
@@ -286,8 +293,8 @@ def test_a_program_s_own_publish_is_durable_when_it_returns(tmp_path: Path) -> N
 # ---- the limit of the loss ---------------------------------------------------------------------
 
 
-def test_a_publish_waits_when_the_oldest_change_is_older_than_the_bound() -> None:
-    """It does not wait earlier. So a crash costs at most the data of this period."""
+def test_a_publish_waits_when_the_oldest_unwritten_change_exceeds_max_loss() -> None:
+    """The writer does not wait earlier. A crash costs at most the data of this period."""
     clock = ManualClock()
     may_write = threading.Event()
     begun = threading.Semaphore(0)
@@ -313,7 +320,7 @@ def test_a_publish_waits_when_the_oldest_change_is_older_than_the_bound() -> Non
     writer.close()
 
 
-def test_a_publisher_is_held_up_by_the_bound(tmp_path: Path, disk: SlowDisk) -> None:
+def test_max_loss_makes_publishers_wait_for_a_slow_disk(tmp_path: Path, disk: SlowDisk) -> None:
     """The topic has class disk, where a publish is otherwise answered at once."""
     for max_loss, waits in ((3600.0, False), (1e-9, True)):
         broker = start(tmp_path / str(waits), Durability.DISK, max_loss=max_loss)

@@ -70,7 +70,7 @@ def one(endpoint: str) -> Caller:
         ("GET", "/v0/nothing"),
     ],
 )
-def test_an_http_request_without_a_valid_token_is_refused(
+def test_v0_requests_without_a_valid_token_are_refused(
     endpoint: str, token: str, verb: str, path: str
 ) -> None:
     """The answer does not depend on whether the resource exists."""

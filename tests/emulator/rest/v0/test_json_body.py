@@ -66,7 +66,7 @@ def test_loads_records_keeps_only_the_data_of_records_as_text(data: st.DataObjec
         (r'"\ud83d\\ude00"', False), (r'"\\\ud83d\ude00"', True),
     ],
 )  # fmt: skip
-def test_halves_of_surrogate_pairs_are_kept_in_data_and_refused_in_text(
+def test_lone_surrogates_are_kept_in_v0_data_and_refused_in_other_text(
     text: str, is_pair: bool
 ) -> None:
     """The data are text that JSON allows; a tag must be Unicode."""
@@ -80,7 +80,7 @@ def test_halves_of_surrogate_pairs_are_kept_in_data_and_refused_in_text(
 
 
 @pytest.mark.parametrize("text", [rb'"\ud8zz"', rb'"\ud8', b'"\xff"', b'"\xffud800"', b'"\xfe"'])
-def test_text_that_is_not_json_is_not_made_json(text: bytes) -> None:
+def test_invalid_json_text_cannot_become_v0_data(text: bytes) -> None:
     """Bytes and incomplete escapes stay errors beside half of a surrogate pair."""
     assert not is_json(text)
     assert not is_json(rb'["\ud800",' + text + b"]")

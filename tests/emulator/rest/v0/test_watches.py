@@ -318,7 +318,10 @@ def test_a_disconnected_v0_client_is_no_longer_a_watcher(v0: V0) -> None:
 def test_a_v0_reader_that_stops_reading_is_disconnected(
     v0: V0, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its connection is closed. When it reconnects, it receives the records that still exist."""
+    """The connection is closed.
+
+    When the reader reconnects, it receives the records that still exist.
+    """
     v0.ok("PUT", TOPIC, {"cap_records": 100})
     path = v0.watch()
     with stalled(v0, path) as connection:
