@@ -175,8 +175,8 @@ def test_a_page_of_an_allowed_origin_may_use_the_broker(
     with world_of(browser, foreign_page.rstrip("/")) as world:
         broker = f"http://{host}:{world.emulator.port}"
         assert_can_do_everything(world, world.attack(foreign_page, broker))
-        answered = browser.run(foreign_page, PREFLIGHTED % json.dumps(broker))
-        assert answered == 200
+        status = browser.run(foreign_page, PREFLIGHTED % json.dumps(broker))
+        assert status == 200
 
 
 def assert_can_do_everything(world: World, outcomes: Any) -> None:

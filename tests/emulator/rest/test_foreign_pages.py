@@ -417,12 +417,12 @@ def test_cors_headers_are_sent_only_to_pages_of_allowed_origins() -> None:
             for other in ("http://evil.example", f"http://{emulator.endpoint}"):
                 assert permission not in headers_of(rest, verb, path, Origin=other)
             assert permission not in headers_of(rest, verb, path)
-        asked = {"Access-Control-Request-Method": "DELETE"}
-        told = headers_of(rest, "OPTIONS", V1_TOPIC, Origin=listed, **asked)
-        assert told["Access-Control-Allow-Methods"] == "DELETE"
+        preflight = {"Access-Control-Request-Method": "DELETE"}
+        headers = headers_of(rest, "OPTIONS", V1_TOPIC, Origin=listed, **preflight)
+        assert headers["Access-Control-Allow-Methods"] == "DELETE"
         own = f"http://{emulator.endpoint}"
-        told = headers_of(rest, "OPTIONS", V1_TOPIC, Origin=own, **asked)
-        assert not [name for name in told if name.startswith("Access-Control")]
+        headers = headers_of(rest, "OPTIONS", V1_TOPIC, Origin=own, **preflight)
+        assert not [name for name in headers if name.startswith("Access-Control")]
 
 
 def headers_of(rest: RestClient, verb: str, path: str, **headers: str) -> dict[str, str]:

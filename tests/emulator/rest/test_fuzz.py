@@ -191,12 +191,12 @@ def test_random_http_requests_get_an_error_and_change_nothing(
             path, body = hostility.path(template), hostility.body()
             connection.request(verb, path, body, hostility.random.choice(hostility.headers))
             answer = connection.getresponse()
-            told = json.loads(answer.read())
+            content = json.loads(answer.read())
             if answer.status != 200:
-                assert answer.status in hostility.statuses, (verb, path, body, told)
-                assert set(told) == {"error"}
-                assert api is V0Hostility or told["error"]["code"] == answer.status
-                assert len(told["error"]["message"]) < 5000
+                assert answer.status in hostility.statuses, (verb, path, body, content)
+                assert set(content) == {"error"}
+                assert api is V0Hostility or content["error"]["code"] == answer.status
+                assert len(content["error"]["message"]) < 5000
     assert hostility.state() == before
     assert caplog.records == []
 

@@ -266,5 +266,5 @@ def test_polls_and_command_calls_report_a_shared_outage_once(
         for retries in (batches, polls):
             retries.begin(now)
             retries.failed(Unavailable("refused"), now)
-    (told,) = caplog.messages
-    assert "refused" in told
+    (warning,) = caplog.messages
+    assert "refused" in warning

@@ -62,9 +62,9 @@ def test_the_callback_span_has_the_ordering_key_and_delivery_attempt_if_present(
 ) -> None:
     """The names are those of the conventions for Pub/Sub."""
     run(recorder, message(key="anna", attempt=3))
-    told = attributes(recorder.span())
-    assert told["messaging.gcp_pubsub.message.ordering_key"] == "anna"
-    assert told["messaging.gcp_pubsub.message.delivery_attempt"] == 3
+    of_span = attributes(recorder.span())
+    assert of_span["messaging.gcp_pubsub.message.ordering_key"] == "anna"
+    assert of_span["messaging.gcp_pubsub.message.delivery_attempt"] == 3
 
 
 def test_the_callback_span_is_the_current_span_while_the_callback_runs(recorder: Recorder) -> None:
@@ -235,9 +235,9 @@ def test_a_batch_is_one_span_with_a_link_for_each_message(recorder: Recorder) ->
 
     run(recorder, batch, handle)
     span = recorder.span()
-    told = attributes(span)
-    assert told["messaging.batch.message_count"] == 3
-    assert "messaging.message.id" not in told
+    of_span = attributes(span)
+    assert of_span["messaging.batch.message_count"] == 3
+    assert "messaging.message.id" not in of_span
     assert [(link.context.span_id, attributes(link)) for link in span.links] == [
         (PUBLISHER, {"messaging.message.id": "1"}),
         (PUBLISHER + 1, {"messaging.message.id": "3"}),

@@ -28,14 +28,14 @@ class Caller(V0):
 
     def ask(self, verb: str, path: str, content: Any = None, **headers: str) -> tuple[int, str]:
         """Return the status and, for a refusal, the code."""
-        status, told = self.rest.call(verb, path, content, **self.headers, **headers)
-        return status, told.get("error", {}).get("code", "")
+        status, response = self.rest.call(verb, path, content, **self.headers, **headers)
+        return status, response.get("error", {}).get("code", "")
 
     def begin(self) -> str:
         """Begin a watch of the project's topic, and return the path of its stream."""
         content: Any = {"topics": {"orders": {}}}
-        told = self.rest.call("POST", "/v0/watch?project=ours", content, **self.headers)
-        path: str = told.content["stream_url"]
+        response = self.rest.call("POST", "/v0/watch?project=ours", content, **self.headers)
+        path: str = response.content["stream_url"]
         return path
 
 

@@ -41,7 +41,7 @@ def v0(emulator: Emulator) -> V0:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ([], "The body: Expected `object`, got `array`"),
         ({"ttl": 1}, "Object contains unknown field `ttl`"),
@@ -61,13 +61,13 @@ def v0(emulator: Emulator) -> V0:
         ({"dedupe_node": 0}, "dedupe_node: Expected `bool | null`, got `int`"),
     ],
 )
-def test_invalid_v0_topic_settings_are_refused(v0: V0, content: Any, told: str) -> None:
-    assert told in v0.message("PUT", TOPIC, content)
+def test_invalid_v0_topic_settings_are_refused(v0: V0, content: Any, message: str) -> None:
+    assert message in v0.message("PUT", TOPIC, content)
     assert v0.ok("GET", "/v0/topics")["topics"] == []
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ({}, "The body: Object missing required field `records`"),
         ({"records": {"data": 1}}, "records: Expected `array`, got `object`"),
@@ -104,14 +104,14 @@ def test_invalid_v0_topic_settings_are_refused(v0: V0, content: Any, told: str) 
         ({"records": [{"data": 1}], "create": "no"}, "create: Expected `bool | null`, got `str`"),
     ],
 )
-def test_invalid_v0_records_are_refused(v0: V0, content: Any, told: str) -> None:
+def test_invalid_v0_records_are_refused(v0: V0, content: Any, message: str) -> None:
     v0.ok("PUT", TOPIC)
-    assert told in v0.message("POST", TOPIC, content)
+    assert message in v0.message("POST", TOPIC, content)
     assert v0.ok("GET", TOPIC)["head_seq"] == 0
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ({"from_seq": -1}, "from_seq: Expected `int` >= 0"),
         ({"from_seq": "1"}, "from_seq: Expected `int | null`, got `str`"),
@@ -137,9 +137,9 @@ def test_invalid_v0_records_are_refused(v0: V0, content: Any, told: str) -> None
         ({"cursor": 1}, "Object contains unknown field `cursor`"),
     ],
 )
-def test_invalid_v0_reads_are_refused(v0: V0, content: Any, told: str) -> None:
+def test_invalid_v0_reads_are_refused(v0: V0, content: Any, message: str) -> None:
     v0.append(1)
-    assert told in v0.message("POST", f"{TOPIC}/diff", content)
+    assert message in v0.message("POST", f"{TOPIC}/diff", content)
 
 
 @pytest.mark.parametrize("content", [{"limit": 10**12}, {"max_batch_bytes": 2**62}, {"limit": 0}])
@@ -150,7 +150,7 @@ def test_v0_read_limits_above_the_maximum_are_lowered(v0: V0, content: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ({}, "before_seq or match is missing"),
         ({"before_seq": 0}, "before_seq or match is missing"),
@@ -159,14 +159,14 @@ def test_v0_read_limits_above_the_maximum_are_lowered(v0: V0, content: Any) -> N
         ({"filter": ["tag", "Eq", "x"]}, "Object contains unknown field `filter`"),
     ],
 )
-def test_invalid_v0_deletes_are_refused(v0: V0, content: Any, told: str) -> None:
+def test_invalid_v0_deletes_are_refused(v0: V0, content: Any, message: str) -> None:
     v0.append(1)
-    assert told in v0.message("POST", f"{TOPIC}/delete", content)
+    assert message in v0.message("POST", f"{TOPIC}/delete", content)
     assert v0.data() == [1]
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ({"dest": "others"}, "The body: Object missing required field `source`"),
         ({"source": "orders"}, "The body: Object missing required field `dest`"),
@@ -194,14 +194,14 @@ def test_invalid_v0_deletes_are_refused(v0: V0, content: Any, told: str) -> None
         ({"source": "orders", "dest": "others", "to": 1}, "Object contains unknown field `to`"),
     ],
 )
-def test_invalid_v0_routers_are_refused(v0: V0, content: Any, told: str) -> None:
+def test_invalid_v0_routers_are_refused(v0: V0, content: Any, message: str) -> None:
     v0.ok("PUT", TOPIC)
-    assert told in v0.message("PUT", ROUTER, content)
+    assert message in v0.message("PUT", ROUTER, content)
     assert v0.ok("GET", "/v0/routers")["routers"] == []
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ({}, "The body: Object missing required field `topics`"),
         ({"topics": {}}, "topics"),
@@ -231,9 +231,9 @@ def test_invalid_v0_routers_are_refused(v0: V0, content: Any, told: str) -> None
         ({"topics": {"orders": {}}, "include_data": 0}, "include_data: Expected `bool | null`"),
     ],
 )
-def test_invalid_v0_watches_are_refused(v0: V0, content: Any, told: str) -> None:
+def test_invalid_v0_watches_are_refused(v0: V0, content: Any, message: str) -> None:
     v0.append(1)
-    assert told in v0.message("POST", WATCH, content)
+    assert message in v0.message("POST", WATCH, content)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_v0_body_that_is_too_large_is_refused(v0: V0) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "path", "told"),
+    ("verb", "path", "message"),
     [
         ("GET", "/v0/topics?page_size=x", "page_size must be a whole number"),
         ("GET", "/v0/topics?page_size=-1", "page_size must be a whole number"),
@@ -293,16 +293,16 @@ def test_a_v0_body_that_is_too_large_is_refused(v0: V0) -> None:
     ],
 )
 def test_invalid_v0_names_and_query_parameters_are_refused(
-    v0: V0, verb: str, path: str, told: str
+    v0: V0, verb: str, path: str, message: str
 ) -> None:
-    assert told in v0.message(verb, path)
+    assert message in v0.message(verb, path)
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
 def test_a_v0_body_for_a_call_without_fields_is_refused(v0: V0, verb: str) -> None:
     v0.ok("PUT", TOPIC)
-    told = v0.message(verb, TOPIC, {"if_empty": True})
-    assert told == "The body: Object contains unknown field `if_empty`; the fields are none."
+    message = v0.message(verb, TOPIC, {"if_empty": True})
+    assert message == "The body: Object contains unknown field `if_empty`; the fields are none."
     assert v0.ok("GET", TOPIC)
 
 

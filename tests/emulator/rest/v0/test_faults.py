@@ -74,7 +74,7 @@ def test_an_internal_error_of_a_v0_call_has_code_500_and_is_logged(
         raise ValueError("a mistake of ours")
 
     with emulator.faults.error("GetFeed", fail):
-        status, told = v0.rest.call("GET", TOPIC)
+        status, body = v0.rest.call("GET", TOPIC)
     assert status == 500
-    assert told == {"error": {"code": "internal", "message": "GetFeed failed inside the broker."}}
+    assert body == {"error": {"code": "internal", "message": "GetFeed failed inside the broker."}}
     assert "a mistake of ours" in caplog.text

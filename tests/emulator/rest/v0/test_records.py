@@ -147,7 +147,7 @@ def test_a_v0_append_may_set_one_node_for_all_records(v0: V0) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "names"),
     [
         ({}, {"$node", "data", "meta"}),
         ({"include_tags": True}, {"$tag", "$node", "data", "meta"}),
@@ -157,7 +157,7 @@ def test_a_v0_append_may_set_one_node_for_all_records(v0: V0) -> None:
     ],
 )
 def test_a_v0_reader_selects_the_fields_of_records(
-    v0: V0, wanted: dict[str, Any], told: set[str]
+    v0: V0, wanted: dict[str, Any], names: set[str]
 ) -> None:
     """Number and time are always included.
 
@@ -165,4 +165,4 @@ def test_a_v0_reader_selects_the_fields_of_records(
     """
     v0.append("a", tag="t", node="n", meta={"m": "1"})
     (record,) = v0.diff(**wanted)["records"]
-    assert set(record) == {"$seq", "$ts", *told}
+    assert set(record) == {"$seq", "$ts", *names}

@@ -45,7 +45,7 @@ def test_a_v0_router_cycle_is_refused_with_its_path(v0: V0) -> None:
     v0.ok("PUT", COPIES)
     route(v0)
     content = {"source": "orders:eu", "dest": "orders"}
-    status, told = v0.rest.call("PUT", "/v0/routers/back", content)
-    assert (status, told["error"]["code"]) == (409, "router_cycle")
-    assert told["error"]["detail"] == {"cycle": ["orders", "orders:eu", "orders"]}
+    status, body = v0.rest.call("PUT", "/v0/routers/back", content)
+    assert (status, body["error"]["code"]) == (409, "router_cycle")
+    assert body["error"]["detail"] == {"cycle": ["orders", "orders:eu", "orders"]}
     assert v0.ok("PUT", "/v0/routers/back", {**content, "allow_cycle": True})["allow_cycle"] is True

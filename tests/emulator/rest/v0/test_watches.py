@@ -71,13 +71,13 @@ def test_a_v0_watch_session_reports_where_it_begins(v0: V0) -> None:
     v0.append("a", "b")
     v0.append("c", topic="/v0/topics/orders:eu")
     topics = {"orders": {"from_seq": 1}, "orders:eu": {"tail": True}}
-    told = v0.ok("POST", "/v0/watch", {"topics": topics})
+    session = v0.ok("POST", "/v0/watch", {"topics": topics})
     for name in topics:
-        assert told["topics"][name].pop("epoch") == v0.ok("GET", f"/v0/topics/{name}")["epoch"]
-    assert told["wid"].startswith("wid_")
-    assert told == {
-        "wid": told["wid"],
-        "stream_url": f"/v0/watch/{told['wid']}",
+        assert session["topics"][name].pop("epoch") == v0.ok("GET", f"/v0/topics/{name}")["epoch"]
+    assert session["wid"].startswith("wid_")
+    assert session == {
+        "wid": session["wid"],
+        "stream_url": f"/v0/watch/{session['wid']}",
         "session_ttl_ms": 300_000,
         "topics": {
             "orders": {"from_seq": 1, "head_seq": 2, "earliest_seq": 1},
@@ -160,9 +160,9 @@ def test_a_v0_watch_stream_sends_existing_and_new_records(v0: V0) -> None:
         }  # fmt: skip
         assert stream.next() == Event("caught-up", event_id, {"topic": "orders", "head_seq": 2})
         v0.append("c")
-        told = stream.next()
-        assert (told.name, told.data["from_seq"], told.data["to_seq"]) == ("record", 2, 3)
-        assert told.id != event_id
+        event = stream.next()
+        assert (event.name, event.data["from_seq"], event.data["to_seq"]) == ("record", 2, 3)
+        assert event.id != event_id
 
 
 def test_the_lines_of_a_v0_event_equal_those_in_the_guide(v0: V0) -> None:
@@ -252,7 +252,7 @@ def test_a_second_v0_stream_of_a_watch_ends_the_first_one(v0: V0) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "names"),
     [
         ({}, {"$node", "data", "meta"}),
         ({"include_tags": True, "include_meta": False}, {"$tag", "$node", "data"}),
@@ -260,14 +260,14 @@ def test_a_second_v0_stream_of_a_watch_ends_the_first_one(v0: V0) -> None:
     ],
 )
 def test_a_v0_watch_selects_the_fields_of_records(
-    v0: V0, wanted: dict[str, bool], told: set[str]
+    v0: V0, wanted: dict[str, bool], names: set[str]
 ) -> None:
     """A diff has the same options."""
     v0.append("a", tag="t", node="n", key="k", meta={"m": "1"})
     with v0.stream(v0.watch(**wanted)) as stream:
         (record,) = stream.next().data["records"]
-    assert set(record) - {"$key"} == {"$seq", "$ts", *told}
-    assert ("$key" in record) == ("data" in told)
+    assert set(record) - {"$key"} == {"$seq", "$ts", *names}
+    assert ("$key" in record) == ("data" in names)
 
 
 def test_a_v0_watch_filters_by_topic_and_node(v0: V0) -> None:
@@ -395,20 +395,22 @@ def test_a_watch_session_created_over_grpc_cannot_be_opened_over_v0(
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected"),
     [
         (b'{\r\n"a":\n[1]}', {"a": [1]}),
         (b"\xff\n", {"$bytes": b64encode(b"\xff\n").decode()}),
     ],
 )
-def test_message_data_cannot_break_the_lines_of_a_v0_event(v0: V0, data: bytes, told: Any) -> None:
+def test_message_data_cannot_break_the_lines_of_a_v0_event(
+    v0: V0, data: bytes, expected: Any
+) -> None:
     """The test includes data of publishers that do not know of events."""
     v0.ok("PUT", TOPIC)
     messages = [{"data": b64encode(data).decode()}]
     v0.rest.ok("POST", "/v1/projects/default/topics/orders:publish", {"messages": messages})
     with v0.stream(v0.watch()) as stream:
         (record,) = stream.next().data["records"]
-    assert record["data"] == told
+    assert record["data"] == expected
 
 
 def test_a_v0_event_stream_yields_between_two_events() -> None:
@@ -418,11 +420,11 @@ def test_a_v0_event_stream_yields_between_two_events() -> None:
         async def write(self, data: bytes | bytearray | memoryview) -> None:
             pass
 
-    async def told(frame: encoded.EncodedFrame) -> str:
+    async def event_of(frame: encoded.EncodedFrame) -> str:
         return ""
 
     async def others_have_their_turn() -> bool:
-        stream = EventStream(make_mocked_request("GET", "/"), told)
+        stream = EventStream(make_mocked_request("GET", "/"), event_of)
         stream.response = Greedy()
         other = asyncio.create_task(asyncio.sleep(0))
         await stream.write(encoded.EncodedFrame())
