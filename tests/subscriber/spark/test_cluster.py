@@ -32,7 +32,9 @@ def spark_home(folder: Path) -> Path:
     return folder
 
 
-def test_submitted_with_the_wheel(tmp_path: Path, broker: Emulator) -> None:
+def test_a_spark_job_submitted_with_the_wheel_runs_without_pullstream_installed(
+    tmp_path: Path, broker: Emulator
+) -> None:
     """Source and sink work where Python has PySpark, pyarrow and gRPC, but no pullstream."""
     subscribed(broker)
     with TopicAdminClient(endpoint=broker.endpoint) as topics:

@@ -78,7 +78,9 @@ def dies_in(batch: int) -> Callable[[str], None]:
     return step
 
 
-def test_order_of_calls(spark: SparkSession, broker: Emulator, tmp_path: Path) -> None:
+def test_the_spark_source_gets_its_calls_in_the_expected_order(
+    spark: SparkSession, broker: Emulator, tmp_path: Path
+) -> None:
     """The calls are the same with their offsets.
 
     This holds in a new query, after the first batch failed, after another one did, and after
@@ -119,7 +121,9 @@ def test_order_of_calls(spark: SparkSession, broker: Emulator, tmp_path: Path) -
     assert set(proofs) == {"True"}
 
 
-def test_idle_polling(spark: SparkSession, broker: Emulator, tmp_path: Path) -> None:
+def test_spark_polls_an_idle_source_from_the_same_committed_offset(
+    spark: SparkSession, broker: Emulator, tmp_path: Path
+) -> None:
     """Without messages Spark asks from the same committed offset, and commits nothing."""
     spark.dataSource.register(RecordedSource)
     stage = Stage(spark, broker, tmp_path)

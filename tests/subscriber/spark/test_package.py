@@ -32,13 +32,13 @@ def run(code: str, python: str | Path = sys.executable, cwd: Path | None = None)
     return (done.stdout or done.stderr).strip().splitlines()[-1]
 
 
-def test_import_costs_nothing() -> None:
+def test_importing_pullstream_spark_loads_neither_spark_nor_arrow() -> None:
     """Neither Spark nor Arrow is loaded before a name is used."""
     code = "import sys, pullstream.spark; print({'pyspark', 'pyarrow'} & sys.modules.keys())"
     assert run(code) == "set()"
 
 
-def test_old_python_is_reported() -> None:
+def test_pullstream_spark_reports_a_python_version_that_is_too_old() -> None:
     """The rest of the SDK works with 3.10."""
     code = "import sys, pullstream; sys.version_info = (3, 10, 9); import pullstream.spark"
     error = "ImportError: pullstream.spark needs Python 3.11 or later, as PySpark 4.2 does; "
@@ -46,13 +46,13 @@ def test_old_python_is_reported() -> None:
 
 
 @pytest.mark.parametrize("module", ["pyspark", "pyarrow"])
-def test_missing_extra_is_named(module: str) -> None:
+def test_the_error_without_pyspark_names_the_extra_to_install(module: str) -> None:
     """The error has the command that installs it."""
     code = WITHOUT.format(module=module) + "import pullstream.spark as s; s.BatchRead; s.register"
     assert "pip install 'pullstream[spark]'" in run(code)
 
 
-def test_names_are_there() -> None:
+def test_every_exported_name_of_pullstream_spark_exists() -> None:
     """No other names exist."""
     assert [
         name for name in pullstream.spark.__all__ if not callable(getattr(pullstream.spark, name))
@@ -62,7 +62,7 @@ def test_names_are_there() -> None:
 
 
 @pytest.mark.slow
-def test_installed_wheel_registers_itself(tmp_path: Path) -> None:
+def test_the_installed_wheel_registers_the_spark_data_source(tmp_path: Path) -> None:
     """Spark finds data sources by top-level modules with a certain name and a DefaultSource."""
     python = install(build_wheel(tmp_path), tmp_path / "python")
     code = (

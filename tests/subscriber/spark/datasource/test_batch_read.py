@@ -40,7 +40,9 @@ def rows(given: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.spark
-def test_read_in_spark(spark: SparkSession, broker: Emulator, tmp_path: Path) -> None:
+def test_a_spark_batch_read_returns_the_same_rows_to_each_action(
+    spark: SparkSession, broker: Emulator, tmp_path: Path
+) -> None:
     """Each action sees the same rows, and they are acknowledged only on request."""
     subscribed(broker)
     ids = publish(broker, 30)
@@ -56,7 +58,9 @@ def test_read_in_spark(spark: SparkSession, broker: Emulator, tmp_path: Path) ->
     assert sorted(int(row.message_id) for row in rest) == [int(one) for one in ids[20:]]
 
 
-def test_rows_stay_until_they_are_acknowledged(broker: Emulator, tmp_path: Path) -> None:
+def test_rows_of_a_spark_batch_read_stay_until_they_are_acknowledged(
+    broker: Emulator, tmp_path: Path
+) -> None:
     """Another process gets them as well, such as the next try of a killed job."""
     given = options(broker, tmp_path)
     subscribed(broker)
@@ -69,7 +73,9 @@ def test_rows_stay_until_they_are_acknowledged(broker: Emulator, tmp_path: Path)
     assert broker.backlog(SUBSCRIPTION) == 5
 
 
-def test_redelivery_of_an_acknowledged_row_is_left_out(broker: Emulator, tmp_path: Path) -> None:
+def test_a_spark_batch_read_leaves_out_redelivered_acknowledged_rows(
+    broker: Emulator, tmp_path: Path
+) -> None:
     """Its lease ended before the job was done, and another reader had it."""
     given = options(broker, tmp_path)
     subscribed(broker)
@@ -86,7 +92,9 @@ def test_redelivery_of_an_acknowledged_row_is_left_out(broker: Emulator, tmp_pat
     assert broker.backlog(SUBSCRIPTION) == 1
 
 
-def test_crash_in_the_middle_of_ack(broker: Emulator, tmp_path: Path) -> None:
+def test_the_next_spark_batch_read_finishes_an_ack_interrupted_by_a_crash(
+    broker: Emulator, tmp_path: Path
+) -> None:
     """The journal says that the rows are committed, so the next read acknowledges them."""
     given = options(broker, tmp_path)
     subscribed(broker)
@@ -98,7 +106,9 @@ def test_crash_in_the_middle_of_ack(broker: Emulator, tmp_path: Path) -> None:
     broker.wait_until_acked(SUBSCRIPTION)
 
 
-def test_nothing_to_read(broker: Emulator, tmp_path: Path) -> None:
+def test_a_spark_batch_read_of_an_empty_subscription_has_no_rows(
+    broker: Emulator, tmp_path: Path
+) -> None:
     """There are no rows, and nothing to acknowledge."""
     given = options(broker, tmp_path)
     subscribed(broker)
@@ -106,7 +116,9 @@ def test_nothing_to_read(broker: Emulator, tmp_path: Path) -> None:
     assert BatchRead(**given).ack() == 0
 
 
-def test_no_more_is_pulled_than_is_read(broker: Emulator, tmp_path: Path) -> None:
+def test_a_spark_batch_read_pulls_no_more_messages_than_it_reads(
+    broker: Emulator, tmp_path: Path
+) -> None:
     """No more messages are pulled than are read.
 
     A returned message would count as a delivery attempt, of which a dead-letter policy allows only
@@ -120,7 +132,7 @@ def test_no_more_is_pulled_than_is_read(broker: Emulator, tmp_path: Path) -> Non
     assert broker.history.nacks() == []
 
 
-def test_read_that_comes_to_a_limit_says_so(
+def test_a_spark_batch_read_that_reaches_its_limit_says_so(
     broker: Emulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The property `is_all` is about the last read, and a log line reports the limit."""
@@ -153,7 +165,7 @@ def spark_that_may_plan_again(
 
 
 @pytest.mark.spark
-def test_frame_ends_with_the_acknowledgement_of_its_rows(
+def test_a_batch_read_data_frame_cannot_be_used_after_its_rows_were_acknowledged(
     spark_that_may_plan_again: SparkSession, broker: Emulator, tmp_path: Path
 ) -> None:
     """A new plan would have other rows, which another `ack` would lose."""
@@ -174,7 +186,7 @@ def test_frame_ends_with_the_acknowledgement_of_its_rows(
     assert read.load(spark).count() == 2
 
 
-def test_spool_of_a_stream_is_refused(broker: Emulator, tmp_path: Path) -> None:
+def test_a_spark_batch_read_refuses_the_spool_of_a_stream(broker: Emulator, tmp_path: Path) -> None:
     """The read and the stream would mistake each other's batches for their own."""
     (tmp_path / "read").mkdir()
     (tmp_path / "read" / "meta.json").write_text("{}")
@@ -182,7 +194,7 @@ def test_spool_of_a_stream_is_refused(broker: Emulator, tmp_path: Path) -> None:
         rows(options(broker, tmp_path))
 
 
-def test_stream_is_refused_in_the_folder_of_a_read(broker: Emulator, tmp_path: Path) -> None:
+def test_a_spark_stream_refuses_the_spool_of_a_batch_read(broker: Emulator, tmp_path: Path) -> None:
     """A stream refuses the folder as well."""
     subscribed(broker)
     given = options(broker, tmp_path)
@@ -192,14 +204,18 @@ def test_stream_is_refused_in_the_folder_of_a_read(broker: Emulator, tmp_path: P
         reader.latestOffset({"seq": 0}, ReadAllAvailable())
 
 
-def test_subscription_that_is_not_there(broker: Emulator, tmp_path: Path) -> None:
+def test_a_spark_batch_read_of_a_missing_subscription_raises(
+    broker: Emulator, tmp_path: Path
+) -> None:
     """The read raises instead of returning no rows."""
     with pytest.raises(NotFound):
         rows(options(broker, tmp_path))
 
 
 @pytest.mark.parametrize("text", ["{", '{"format": 1}', '{"format": 1, "pending": 3}', "[]"])
-def test_damaged_journal(broker: Emulator, tmp_path: Path, text: str) -> None:
+def test_a_spark_batch_read_with_a_damaged_journal_raises(
+    broker: Emulator, tmp_path: Path, text: str
+) -> None:
     """An empty journal instead would pull the rows and return them again."""
     (tmp_path / "read").mkdir()
     (tmp_path / "read" / "read.json").write_text(text)
@@ -207,7 +223,9 @@ def test_damaged_journal(broker: Emulator, tmp_path: Path, text: str) -> None:
         rows(options(broker, tmp_path))
 
 
-def test_two_actions_at_once_read_the_same(broker: Emulator, tmp_path: Path) -> None:
+def test_two_concurrent_actions_on_a_spark_batch_read_get_the_same_rows(
+    broker: Emulator, tmp_path: Path
+) -> None:
     """One action pulls and the other waits for it, and neither removes the other's rows."""
     subscribed(broker)
     ids = publish(broker, 10)

@@ -76,7 +76,7 @@ def command_lines() -> str:
     return b"\n".join(found).decode(errors="replace")
 
 
-def test_a_stream_reads_and_publishes(
+def test_spark_streams_read_and_publish_with_a_token_that_no_plan_shows(
     spark: SparkSession, secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The token is an option or a file, and no command line or plan shows it."""
@@ -122,7 +122,7 @@ def ingest(secured: Secured, table: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("options", [("--token", TOKEN), ("--token-file", "token")])
-def test_ingest_takes_the_options_of_every_command(
+def test_the_ingest_command_accepts_the_token_and_ca_options(
     options: tuple[str, str],
     spark: SparkSession,
     secured: Secured,
@@ -139,7 +139,9 @@ def test_ingest_takes_the_options_of_every_command(
     assert [path for path in kept if TOKEN.encode() in path.read_bytes()] == []
 
 
-def test_ingest_finds_the_token_in_the_environment(secured: Secured, tmp_path: Path) -> None:
+def test_the_ingest_command_finds_the_token_in_the_environment(
+    secured: Secured, tmp_path: Path
+) -> None:
     """The processes that Spark starts inherit it."""
     environment = {**os.environ, "PULLSTREAM_TOKEN": TOKEN, "PYTHONPATH": python_path()}
     ran = subprocess.run(

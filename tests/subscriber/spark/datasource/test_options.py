@@ -21,7 +21,7 @@ def batch(**given: str) -> BatchOptions:
     return BatchOptions.parse({**REQUIRED, **given}, files_are_shared=False)
 
 
-def test_two_options_are_enough() -> None:
+def test_a_spark_stream_needs_only_two_options() -> None:
     """All other options have the defaults of the settings."""
     options = stream()
     assert options.settings == IngestSettings(
@@ -30,7 +30,7 @@ def test_two_options_are_enough() -> None:
     assert options.layout == Layout()
 
 
-def test_each_stream_option_sets_its_own_setting() -> None:
+def test_each_spark_stream_option_sets_its_own_setting() -> None:
     """Option names are Spark's. Units are in the name or in the value."""
     options = stream(
         endpoint="localhost:8085",
@@ -76,21 +76,21 @@ def test_each_stream_option_sets_its_own_setting() -> None:
     )
 
 
-def test_case_of_names_does_not_matter() -> None:
+def test_spark_option_names_are_case_insensitive() -> None:
     """Spark's own map of options does not keep the case."""
     given = {name.lower(): text for name, text in {**REQUIRED, "lingerMs": "20"}.items()}
     options = StreamOptions.parse(given, files_are_shared=False)
     assert options.settings.linger == 0.02
 
 
-def test_short_subscription_takes_its_project() -> None:
+def test_a_short_subscription_option_of_spark_is_completed_with_the_project() -> None:
     """A short name is completed as in all of Google's tools."""
     assert stream(subscription="sub", project="q").settings.subscription == (
         "projects/q/subscriptions/sub"
     )
 
 
-def test_layout() -> None:
+def test_spark_options_set_the_number_of_partitions_and_the_assignment_of_rows() -> None:
     """The layout has the number of partitions and the rule that assigns rows to them."""
     layout = stream(numPartitions="3", partitionBy="orderingkey").layout
     assert layout == Layout(partitions=3, by_key=True)
@@ -105,13 +105,15 @@ def test_layout() -> None:
         ("file", False, False),
     ],
 )
-def test_transport(transport: str, shared: bool, inline: bool) -> None:
+def test_spark_rows_travel_with_the_partition_if_executors_do_not_share_files(
+    transport: str, shared: bool, inline: bool
+) -> None:
     """By default, rows travel with the partition if executors may not see the spool."""
     given = {**REQUIRED, "transport": transport}
     assert StreamOptions.parse(given, files_are_shared=shared).layout.inline == inline
 
 
-def test_batch_read_is_one_long_batch() -> None:
+def test_a_spark_batch_read_has_the_limits_of_one_trigger_and_long_leases() -> None:
     """The limits are those of a single trigger, and the leases have the maximum length."""
     settings = batch(maxMessages="500", maxBytes="3k", maxSeconds="2").settings
     assert settings.max_messages_per_trigger == 500
@@ -121,14 +123,14 @@ def test_batch_read_is_one_long_batch() -> None:
 
 
 @pytest.mark.parametrize("missing", REQUIRED)
-def test_required_option_is_missing(missing: str) -> None:
+def test_the_error_for_a_missing_required_spark_option_describes_it(missing: str) -> None:
     """The error describes the missing option."""
     given = {name: text for name, text in REQUIRED.items() if name != missing}
     with pytest.raises(ValueError, match=f"'{missing}' is missing; readStream needs"):
         StreamOptions.parse(given, files_are_shared=False)
 
 
-def test_unknown_option_lists_all_that_are_allowed() -> None:
+def test_the_error_for_an_unknown_spark_option_lists_the_allowed_ones() -> None:
     """The error lists all allowed options and suggests the closest one."""
     with pytest.raises(ValueError, match="'maxMessagePerTrigger' is unknown") as caught:
         stream(maxMessagePerTrigger="5")
@@ -138,13 +140,13 @@ def test_unknown_option_lists_all_that_are_allowed() -> None:
 
 
 @pytest.mark.parametrize("name", ["credentials", "credentialsFile", "privateKey", "accessToken"])
-def test_credentials_are_no_option(name: str) -> None:
+def test_spark_options_with_google_credentials_are_refused(name: str) -> None:
     """Options are visible in plans, logs and Spark's web page."""
     with pytest.raises(ValueError, match="Google's credentials come from the environment"):
         stream(**{name: "secret"})
 
 
-def test_a_token_may_stand_in_a_file(tmp_path: Path) -> None:
+def test_the_spark_token_option_can_name_a_file(tmp_path: Path) -> None:
     """A token from a file is in no option, which Spark may show, and in no error or repr."""
     path = tmp_path / "token"
     path.write_text("s3cret\n", encoding="ascii")
@@ -156,7 +158,7 @@ def test_a_token_may_stand_in_a_file(tmp_path: Path) -> None:
     assert "s3cret" not in str(refused.value)
 
 
-def test_option_of_the_other_kind_of_read_is_unknown() -> None:
+def test_spark_options_of_the_other_kind_of_read_are_refused() -> None:
     """A stream has no maxMessages, and a batch read has no maxMessagesPerTrigger."""
     with pytest.raises(ValueError, match="'maxMessages' is unknown"):
         stream(maxMessages="5")
@@ -179,7 +181,9 @@ def test_option_of_the_other_kind_of_read_is_unknown() -> None:
         ("subscription", " ", "a non-empty text"),
     ],
 )
-def test_bad_value_is_named_with_its_form(name: str, text: str, form: str) -> None:
+def test_the_error_for_a_bad_spark_option_value_names_option_value_and_form(
+    name: str, text: str, form: str
+) -> None:
     """The error gives the option, its value, and the allowed form."""
     with pytest.raises(
         ValueError, match=re.escape(f"option {name!r} is {text!r}; it must be")
@@ -188,7 +192,7 @@ def test_bad_value_is_named_with_its_form(name: str, text: str, form: str) -> No
     assert form in str(e.value)
 
 
-def test_value_out_of_range_is_refused_by_the_settings() -> None:
+def test_a_spark_option_value_out_of_range_is_refused() -> None:
     """The settings check their own ranges."""
     with pytest.raises(ValueError, match="between 10 and 600 seconds"):
         stream(leaseSeconds="5")

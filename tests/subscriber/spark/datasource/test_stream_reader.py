@@ -30,7 +30,7 @@ def stage(spark: SparkSession, broker: Emulator, tmp_path: Path) -> Stage:
     return Stage(spark, broker, tmp_path)
 
 
-def test_available_now_brings_every_message_with_all_that_it_is(stage: Stage) -> None:
+def test_an_available_now_query_reads_every_message_with_all_fields_once(stage: Stage) -> None:
     """Each message comes once with attributes, key, time and id, and is acknowledged at the end."""
     ids = publish(stage.broker, 25, attributes={"kind": "order", "é": ""}, ordering_key="k")
     rows: list[Row] = []
@@ -63,7 +63,7 @@ def test_available_now_brings_every_message_with_all_that_it_is(stage: Stage) ->
     assert figures["suppressedDuplicates"] == 0
 
 
-def test_batch_that_failed_is_redelivered_unchanged(stage: Stage) -> None:
+def test_a_failed_spark_batch_is_repeated_unchanged(stage: Stage) -> None:
     """The number and the rows are the same, and nothing was acknowledged before the commit."""
     ids = publish(stage.broker, 30)
     backlogs = []
@@ -88,7 +88,7 @@ def test_batch_that_failed_is_redelivered_unchanged(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("partition_by", ["rows", "orderingKey"])
-def test_rows_may_travel_with_their_tasks(stage: Stage, partition_by: str) -> None:
+def test_spark_rows_can_travel_with_their_tasks(stage: Stage, partition_by: str) -> None:
     """Executors of a cluster do not see the spool."""
     ids = publish(stage.broker, 25)
     partitions: list[int] = []
@@ -107,7 +107,9 @@ def test_rows_may_travel_with_their_tasks(stage: Stage, partition_by: str) -> No
     assert stage.broker.backlog(SUBSCRIPTION) == 0
 
 
-def test_batch_that_was_planned_before_the_columns_changed(stage: Stage) -> None:
+def test_a_spark_batch_planned_before_a_column_change_repeats_with_the_current_columns(
+    stage: Stage,
+) -> None:
     """It is repeated with the current columns."""
     publish(stage.broker, 3)
     subscriptions: list[str] = []
@@ -124,7 +126,9 @@ def test_batch_that_was_planned_before_the_columns_changed(stage: Stage) -> None
     assert subscriptions == [SUBSCRIPTION] * 3
 
 
-def test_batch_whose_commit_is_lost_may_be_noted_again(stage: Stage) -> None:
+def test_an_acknowledged_spark_batch_whose_commit_record_is_lost_is_not_repeated_empty(
+    stage: Stage,
+) -> None:
     """It was acknowledged, so it is not repeated without its rows. The guide gives the remedy."""
     ids = publish(stage.broker, 20)
     sink = Sink()
@@ -140,7 +144,7 @@ def test_batch_whose_commit_is_lost_may_be_noted_again(stage: Stage) -> None:
     assert (sink.ids, sink.replays) == (ids, [])
 
 
-def test_stopped_query_holds_nothing(stage: Stage) -> None:
+def test_a_stopped_spark_query_leaves_no_process_lock_or_unplanned_message(stage: Stage) -> None:
     """No process, lock or unplanned message remains, and committed messages are acknowledged."""
     before = source_workers()
     sink = Sink()
@@ -160,7 +164,9 @@ def test_stopped_query_holds_nothing(stage: Stage) -> None:
     assert [each.message.message_id for each in response.received_messages] == [late]
 
 
-def test_two_queries_share_a_subscription(stage: Stage, tmp_path: Path) -> None:
+def test_two_spark_queries_on_one_subscription_get_each_message_once_together(
+    stage: Stage, tmp_path: Path
+) -> None:
     """Each has its own checkpoint and spool, and together they have each message once."""
     other = Stage.__new__(Stage)
     other.__dict__.update(stage.__dict__, folder=tmp_path / "other")
@@ -173,13 +179,13 @@ def test_two_queries_share_a_subscription(stage: Stage, tmp_path: Path) -> None:
     assert sorted(sinks[0].ids + sinks[1].ids, key=int) == ids
 
 
-def test_unknown_option_is_reported_by_load(stage: Stage) -> None:
+def test_spark_load_reports_an_unknown_option(stage: Stage) -> None:
     """The error lists all allowed options before a query begins."""
     with pytest.raises(AnalysisException, match=r"'topic' is unknown; the options are .*lingerMs"):
         stage.read(topic="t")
 
 
-def test_subscription_that_is_not_there_ends_the_query(stage: Stage) -> None:
+def test_a_missing_subscription_ends_the_spark_query_with_the_servers_error(stage: Stage) -> None:
     """The query ends with the server's error instead of an empty stream."""
     missing = "projects/p/subscriptions/missing"
     with pytest.raises(StreamingQueryException, match=r"errors\.NotFound: 404 "):

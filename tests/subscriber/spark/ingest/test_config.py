@@ -42,7 +42,7 @@ def job(**arguments: Any) -> IngestJob:
     return IngestJob(**{"subscription": SUBSCRIPTION, "to": "/data/rows", **arguments})
 
 
-def test_only_from_and_to_must_be_told() -> None:
+def test_the_ingest_job_requires_only_its_source_and_target() -> None:
     """The defaults are Parquet, undecoded messages, and a state folder inside the table."""
     made = job()
     assert made.format == "parquet"
@@ -51,7 +51,7 @@ def test_only_from_and_to_must_be_told() -> None:
     assert made.bad_target() is None
 
 
-def test_bad_records_have_a_table_beside() -> None:
+def test_the_ingest_job_writes_bad_records_to_a_second_table_beside_the_first() -> None:
     """Bad records go to a second table of the same kind unless another one is configured."""
     decoding = {"decode": "json", "schema": "id BIGINT"}
     assert job(**decoding).bad_target() == job(to="/data/rows-deadletter").target()
@@ -74,7 +74,7 @@ def test_bad_records_have_a_table_beside() -> None:
         ("gs://bucket/rows", "gs://bucket//rows/bad"),
     ],
 )
-def test_bad_records_are_not_put_into_the_table(to: str, bad_to: str) -> None:
+def test_the_ingest_job_refuses_the_target_folder_for_bad_records(to: str, bad_to: str) -> None:
     """The two folders must differ, however they are written.
 
     Otherwise bad records would replace the good rows of their batch.
@@ -89,7 +89,9 @@ def test_bad_records_are_not_put_into_the_table(to: str, bad_to: str) -> None:
 @pytest.mark.parametrize(
     ("table", "bad_to"), [("rows", "Rows"), ("rows", "rows_BATCHES"), ("rows_batches", "rows")]
 )
-def test_bad_records_are_not_put_into_a_table_that_is_in_use(table: str, bad_to: str) -> None:
+def test_the_ingest_job_refuses_a_bad_records_table_that_it_uses_otherwise(
+    table: str, bad_to: str
+) -> None:
     """Bad records must not go to the main table or to the table that records the batches."""
     arguments = {"to": DATABASE, "state": "/state", "decode": "json", "schema": "id BIGINT"}
     with pytest.raises(ValueError, match="they must be different tables"):
@@ -97,7 +99,7 @@ def test_bad_records_are_not_put_into_a_table_that_is_in_use(table: str, bad_to:
     assert job(**arguments, table=table, bad_to="others").bad_target() is not None
 
 
-def test_a_table_has_room_for_the_names_that_are_made_of_its_own(tmp_path: Path) -> None:
+def test_the_ingest_job_limits_table_names_so_that_derived_names_fit(tmp_path: Path) -> None:
     """Table names are limited so that the derived names fit.
 
     PostgreSQL truncates long names, possibly to the name of the table itself, which the job would
@@ -131,14 +133,16 @@ def test_a_table_has_room_for_the_names_that_are_made_of_its_own(tmp_path: Path)
         ("jdbc:derby:/data/me@home/shop", "jdbc:derby:/data/me@home/shop"),
     ],
 )
-def test_a_database_is_known_by_its_url(url: str, told: str) -> None:
+def test_the_ingest_job_shows_and_stores_a_database_url_without_its_password(
+    url: str, told: str
+) -> None:
     """A database URL is shown to people and kept on disk without its password."""
     made = job(to=url, table="rows", state="/state")
     assert made.format == "jdbc"
     assert made.target().place == made.identity["to"] == f"rows in {told}"
 
 
-def test_a_file_url_is_a_folder_here() -> None:
+def test_a_file_url_target_of_the_ingest_job_becomes_a_local_folder() -> None:
     """A file URL with percent escapes becomes a local folder."""
     assert job(to="file:///data/the%20rows").state_folder == Path("/data/the rows/_state")
 
@@ -163,7 +167,9 @@ def test_a_file_url_is_a_folder_here() -> None:
         ({"options": {"subscription": "s"}}, "option 'subscription' is not allowed: it is an"),
     ],
 )
-def test_what_does_not_go_together_is_refused(arguments: dict[str, Any], text: str) -> None:
+def test_the_ingest_job_refuses_options_that_exclude_each_other(
+    arguments: dict[str, Any], text: str
+) -> None:
     """Options that exclude each other are refused, and the error names the allowed combination."""
     with pytest.raises(ValueError, match=re.escape(text)):
         job(**arguments)
@@ -196,14 +202,14 @@ def spark_logs(folder: Path, *, planned: int, committed: int) -> None:
             (log / f".{number}.crc").touch()
 
 
-def test_a_state_has_a_place_for_checkpoint_and_spool(tmp_path: Path) -> None:
+def test_the_ingest_state_folder_contains_checkpoint_and_spool(tmp_path: Path) -> None:
     """The state folder has a checkpoint, given as a URI, and a spool."""
     with state_in(tmp_path) as state:
         assert state.checkpoint == (tmp_path / "checkpoint").as_uri()
         assert state.spool == tmp_path / "spool"
 
 
-def test_a_repeated_batch_has_the_name_that_it_had(tmp_path: Path) -> None:
+def test_a_repeated_ingest_batch_keeps_its_name(tmp_path: Path) -> None:
     """A repeated batch keeps its name over any number of runs.
 
     The next batch has another name, which is kept as well.
@@ -218,7 +224,7 @@ def test_a_repeated_batch_has_the_name_that_it_had(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["all", "checkpoint", "what is in it", "its last batch"])
-def test_no_name_is_used_again_whatever_is_lost(tmp_path: Path, lost: str) -> None:
+def test_no_ingest_batch_name_is_reused_after_the_state_is_lost(tmp_path: Path, lost: str) -> None:
     """A batch name is never used again after the state is lost.
 
     Spark then counts from 0, and its batches have other rows.
@@ -236,7 +242,7 @@ def test_no_name_is_used_again_whatever_is_lost(tmp_path: Path, lost: str) -> No
     assert not set(names_in(state, *range(9))) & set(before)
 
 
-def test_no_name_is_used_again_when_a_copy_of_the_state_is_put_back(tmp_path: Path) -> None:
+def test_no_ingest_batch_name_is_reused_after_an_old_state_is_restored(tmp_path: Path) -> None:
     """After a copy of the state is restored, the batch that Spark repeats keeps its name.
 
     Later batches get new names because they have other rows.
@@ -254,7 +260,7 @@ def test_no_name_is_used_again_when_a_copy_of_the_state_is_put_back(tmp_path: Pa
     assert again[1] != gone_on[1]
 
 
-def test_a_state_goes_on_that_has_nothing_but_an_id(tmp_path: Path) -> None:
+def test_an_ingest_state_file_with_only_an_id_still_works(tmp_path: Path) -> None:
     """A state file with only an id still works, and batch names are built from that id."""
     known = {"id": "0123456789ab", **job().identity}
     del known["partition_by"]
@@ -263,7 +269,7 @@ def test_a_state_goes_on_that_has_nothing_but_an_id(tmp_path: Path) -> None:
     assert names_in(tmp_path, 3) == ["0123456789ab-3"]
 
 
-def test_one_run_at_a_time_has_a_state(tmp_path: Path) -> None:
+def test_an_ingest_state_is_locked_for_one_run_at_a_time(tmp_path: Path) -> None:
     """Only one run at a time can use a state. The next run can use it afterwards."""
     text = "in use by another run of the job; wait for its end"
     with state_in(tmp_path), pytest.raises(IngestError, match=text):
@@ -279,7 +285,9 @@ def test_one_run_at_a_time_has_a_state(tmp_path: Path) -> None:
         ({"partition_by": ()}, "whose partition_by is 'a', not ''"),
     ],
 )
-def test_a_state_is_that_of_one_table(tmp_path: Path, other: dict[str, Any], text: str) -> None:
+def test_an_ingest_state_is_refused_for_another_table_or_partitioning(
+    tmp_path: Path, other: dict[str, Any], text: str
+) -> None:
     """A state belongs to one table: another table or another partitioning is refused."""
     with state_in(tmp_path, partition_by=("a",)):
         pass
@@ -299,7 +307,7 @@ LOOSE: dict[str, Any] = {"decode": "json", "schema": "id BIGINT"}
         ({}, "started with decode 'json', so decode cannot be '' yet"),
     ],
 )
-def test_a_batch_is_read_again_as_it_was_read(
+def test_a_repeated_ingest_batch_requires_the_same_decoding_settings(
     tmp_path: Path, other: dict[str, Any], text: str
 ) -> None:
     """A repeated batch must be decoded with the same settings as before.
@@ -321,7 +329,9 @@ def test_a_batch_is_read_again_as_it_was_read(
         pass
 
 
-def test_a_batch_that_is_not_in_the_table_may_be_read_otherwise(tmp_path: Path) -> None:
+def test_an_ingest_batch_that_is_not_in_the_table_may_be_decoded_with_other_settings(
+    tmp_path: Path,
+) -> None:
     """A batch that the table does not have may be decoded with other settings.
 
     It was planned and not begun, or the table refused it because of a wrong schema.
@@ -343,13 +353,13 @@ def test_a_batch_that_is_not_in_the_table_may_be_read_otherwise(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("to", ["/data/rows/", "/data//rows", "file:///data/rows"])
-def test_a_folder_is_the_same_however_it_is_written(to: str) -> None:
+def test_another_spelling_of_a_folder_does_not_change_the_ingest_job(to: str) -> None:
     """A trailing slash or another spelling of a folder does not change the job's identity."""
     assert job(to=to).identity == job().identity
     assert job(to="gs://b/rows/", state="/s").identity == job(to="gs://b/rows", state="/s").identity
 
 
-def test_columns_may_be_added_and_do_not_change(tmp_path: Path) -> None:
+def test_an_ingest_schema_may_add_columns_and_not_change_their_types(tmp_path: Path) -> None:
     """Columns may be added, but a known column keeps its type.
 
     This also holds if a run in between left the column out.
@@ -362,7 +372,7 @@ def test_columns_may_be_added_and_do_not_change(tmp_path: Path) -> None:
         pass
 
 
-def test_a_column_is_known_by_all_that_is_in_it() -> None:
+def test_an_ingest_column_is_identified_by_its_full_nested_type() -> None:
     """A column is identified by its full nested type.
 
     Names are in lower case, as Spark compares them.
@@ -387,7 +397,7 @@ def test_a_column_is_known_by_all_that_is_in_it() -> None:
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}"])
-def test_a_state_that_cannot_be_read_is_an_error(tmp_path: Path, content: str) -> None:
+def test_an_unreadable_ingest_state_file_is_an_error(tmp_path: Path, content: str) -> None:
     """An unreadable state file is an error and is not replaced."""
     (tmp_path / "job.json").write_text(content)
     with pytest.raises(IngestError, match="cannot be used"):
@@ -419,7 +429,9 @@ def test_a_state_that_cannot_be_read_is_an_error(tmp_path: Path, content: str) -
     ],
     ids=["plain", "java", "python", "python in trouble"],
 )
-def test_of_a_trace_the_root_is_reported(trace: str, reason: str) -> None:
+def test_an_ingest_error_reports_the_root_cause_of_a_stack_trace_in_one_line(
+    trace: str, reason: str
+) -> None:
     """The error contains the root cause of a stack trace in one line."""
     assert reason_of(RuntimeError(trace)) == reason
 
@@ -429,7 +441,7 @@ def report(seconds: float = 2.0, rows: int = 1000, **others: Any) -> IngestRepor
     return IngestReport(Totals(3, rows, 5000, 12), seconds, source, "/data/rows", **others)
 
 
-def test_the_summary_has_what_was_done() -> None:
+def test_the_text_summary_of_the_ingest_job_lists_the_work_done() -> None:
     """The text summary lists the work done by the job."""
     assert summary(report(bad_to="/bad", stopped=True), as_json=False).splitlines() == [
         "1,000 messages in 3 batches, 5,000 bytes of data, in 2.0 s (500 a second)",
@@ -440,7 +452,7 @@ def test_the_summary_has_what_was_done() -> None:
     ]
 
 
-def test_machines_get_the_summary_as_an_object() -> None:
+def test_the_json_summary_of_the_ingest_job_has_the_same_figures() -> None:
     """The JSON summary has the same figures."""
     assert json.loads(summary(report(), as_json=True)) == {
         "batches": 3,
@@ -455,7 +467,7 @@ def test_machines_get_the_summary_as_an_object() -> None:
     }
 
 
-def test_the_rate_is_that_of_the_last_seconds() -> None:
+def test_the_ingest_rate_covers_only_the_last_seconds() -> None:
     """The rate covers only the last seconds."""
     rate = Rate()
     assert rate.update(report(0.0, 0)) == 0.0
@@ -463,7 +475,9 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert rate.update(report(20.0, 1000)) == 0.0
 
 
-def test_a_pipe_gets_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ingest_progress_in_a_pipe_prints_a_line_every_ten_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Output to a pipe gets one line every ten seconds instead of every half second."""
     view = LinesView(as_json=False)
     for halves in range(50):
@@ -474,7 +488,7 @@ def test_a_pipe_gets_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]
     assert "messages=4000" in second
 
 
-def test_a_terminal_gets_a_line_that_is_redrawn() -> None:
+def test_ingest_progress_on_a_terminal_redraws_one_line() -> None:
     """The line on a terminal is redrawn with the rate and the backlog."""
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=120)
@@ -483,7 +497,9 @@ def test_a_terminal_gets_a_line_that_is_redrawn() -> None:
     assert "1,000 rows in 3 batches, 0 rows/s, backlog 40, 12 bad, 2 s" in shown.getvalue()
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ingest_command_without_pyspark_names_the_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without pyspark, the command names the extra to install in one line."""
     monkeypatch.setitem(sys.modules, "pyspark", None)
     result = pullstream("ingest", "--subscription", SUBSCRIPTION, "--to", "/data/rows")
@@ -501,7 +517,9 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
         ),
     ],
 )
-def test_wrong_usage_is_reported_before_spark_starts(options: list[str], text: str) -> None:
+def test_the_ingest_command_reports_usage_errors_before_spark_starts(
+    options: list[str], text: str
+) -> None:
     """Wrong usage is reported before Spark starts, which takes many seconds."""
     result = pullstream("ingest", "--subscription", SUBSCRIPTION, "--to", "x", *options)
     assert result.code == 2

@@ -67,7 +67,7 @@ def publish_json(broker: Emulator, *records: Any) -> None:
         topics.publish(TOPIC, [{"data": one} for one in data])
 
 
-def test_every_message_ends_up_in_one_of_two_tables(
+def test_the_ingest_job_writes_every_message_to_the_good_or_the_bad_table(
     spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
 ) -> None:
     """Good records go to folders by country, and bad ones to the other table with a reason.
@@ -118,7 +118,7 @@ def test_every_message_ends_up_in_one_of_two_tables(
 
 
 @pytest.mark.parametrize("lost", ["_state", "_state/checkpoint"])
-def test_a_lost_state_loses_no_row(
+def test_the_ingest_job_loses_no_row_when_its_state_is_lost(
     spark: SparkSession,
     broker: Emulator,
     tmp_path: Path,
@@ -134,7 +134,7 @@ def test_a_lost_state_loses_no_row(
     assert spark.read.json(str(tmp_path / "rows")).count() == 7
 
 
-def test_a_batch_that_failed_behind_its_rows_is_written_over(
+def test_the_next_ingest_run_overwrites_a_batch_that_failed_after_writing_its_rows(
     spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
 ) -> None:
     """The next run overwrites a batch that failed after its rows were written.
@@ -154,7 +154,7 @@ def test_a_batch_that_failed_behind_its_rows_is_written_over(
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 1
 
 
-def test_stopped_it_ends_between_two_batches(
+def test_a_stopped_ingest_job_finishes_and_commits_its_current_batch(
     spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
 ) -> None:
     """A stopped job writes, counts and commits the current batch.
@@ -179,7 +179,7 @@ def test_stopped_it_ends_between_two_batches(
     assert broker.backlog(SUBSCRIPTION) == 0
 
 
-def test_what_cannot_be_written_is_not_acknowledged(
+def test_the_ingest_job_does_not_acknowledge_messages_that_it_cannot_write(
     broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
 ) -> None:
     """Unwritable messages are not acknowledged. The error gives the reason in one line."""
@@ -217,7 +217,7 @@ def test_what_cannot_be_written_is_not_acknowledged(
         ({"format": "delta"}, IngestError, "this Spark has no Delta Lake: pip install delta-spark"),
     ],
 )
-def test_a_job_that_cannot_be_done_does_not_begin(
+def test_an_impossible_ingest_job_is_refused_before_it_writes_anything(
     ingest: Callable[..., IngestReport],
     tmp_path: Path,
     arguments: dict[str, Any],
@@ -230,7 +230,7 @@ def test_a_job_that_cannot_be_done_does_not_begin(
     assert not list((tmp_path).glob(f"rows/{BATCH_COLUMN}*"))
 
 
-def test_a_subscription_that_is_not_there_is_an_error(
+def test_the_ingest_job_fails_for_a_missing_subscription_with_the_servers_words(
     broker: Emulator, spark: SparkSession, tmp_path: Path
 ) -> None:
     """The error quotes the server's own words."""
@@ -269,7 +269,9 @@ REASONS = {
 }
 
 
-def test_what_does_not_decode_is_reported_separately(spark: SparkSession) -> None:
+def test_the_ingest_job_stores_undecodable_messages_unchanged_with_a_reason(
+    spark: SparkSession,
+) -> None:
     """Each message is either good or bad, and bad messages are stored unchanged with a reason."""
     decoding = JsonDecoding.from_ddl(f"{SCHEMA}, n STRUCT<a: INT>")
     read = decoding.read(messages(spark, *REASONS, None))
@@ -280,7 +282,7 @@ def test_what_does_not_decode_is_reported_separately(spark: SparkSession) -> Non
     assert told == {data: reason for data, reason in REASONS.items() if reason} | {None: "empty"}
 
 
-def test_days_and_hours_are_those_of_utc(spark: SparkSession) -> None:
+def test_date_and_hour_folders_of_the_ingest_job_use_utc(spark: SparkSession) -> None:
     """Date and hour folders use UTC in every session time zone.
 
     This also holds on a day on which that zone skips an hour.
@@ -306,7 +308,7 @@ def handler(
     return BatchHandler(decoding, target, bad, derived=derived, name=lambda number: f"job-{number}")
 
 
-def test_a_field_is_not_taken_for_the_time_of_publishing(
+def test_ingest_folders_use_the_publish_time_despite_a_field_of_the_same_name(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Folder names use the publish time even if a field has the same name."""
@@ -321,7 +323,9 @@ def test_a_field_is_not_taken_for_the_time_of_publishing(
     ]
 
 
-def test_a_repeated_batch_replaces_itself(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_repeated_ingest_batch_replaces_its_own_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """A repeated batch replaces its own files, also those of a killed run.
 
     Other batches stay unchanged.
@@ -349,7 +353,9 @@ def derby(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-def test_a_database_has_each_batch_once(spark: SparkSession, derby: Path) -> None:
+def test_the_ingest_job_writes_each_batch_to_a_database_once(
+    spark: SparkSession, derby: Path
+) -> None:
     """A database has each batch once, and maps become JSON.
 
     The killed runs ended before the transaction, after it, and before the bad records.
@@ -380,7 +386,7 @@ def test_a_database_has_each_batch_once(spark: SparkSession, derby: Path) -> Non
         spark.read.jdbc(url, "orders_job_0")
 
 
-def test_a_row_that_a_task_wrote_twice_is_in_a_database_once(
+def test_a_row_written_twice_by_a_spark_task_is_stored_in_the_database_once(
     spark: SparkSession, derby: Path
 ) -> None:
     """A row that a task wrote twice is stored once.
@@ -404,14 +410,16 @@ def test_a_row_that_a_task_wrote_twice_is_in_a_database_once(
     assert sorted(bytes(row.data) for row in table.collect()) == [b"a", b"b", b"b"]
 
 
-def test_a_database_that_is_not_there_is_an_error(spark: SparkSession, derby: Path) -> None:
+def test_an_unreachable_ingest_database_is_an_error_that_names_credentials_and_driver(
+    spark: SparkSession, derby: Path
+) -> None:
     """A missing database is an error that names the source of credentials and driver."""
     for url in (f"jdbc:derby:{derby / 'nowhere'}", "jdbc:nobody:knows"):
         with pytest.raises(IngestError, match=r"cannot connect to t in jdbc:.*PULLSTREAM_JDBC"):
             JdbcTarget(url, "t").check(spark)
 
 
-def test_a_closed_handler_begins_no_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_closed_ingest_batch_handler_refuses_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     """A closed handler refuses the batch, so that Spark does not consider it written."""
     closing = handler(FileTarget(str(tmp_path / "rows"), "json"), None)
     assert closing.close()
@@ -420,7 +428,9 @@ def test_a_closed_handler_begins_no_batch(spark: SparkSession, tmp_path: Path) -
     assert closing.totals == Totals()
 
 
-def test_the_command_does_it_all(spark: SparkSession, broker: Emulator, tmp_path: Path) -> None:
+def test_the_ingest_command_ingests_all_messages_and_reports_the_result(
+    spark: SparkSession, broker: Emulator, tmp_path: Path
+) -> None:
     """The command ingests all messages and reports the result."""
     publish_json(broker, {"id": 1}, {"id": 2}, b"bad")
     result = pullstream(
@@ -444,7 +454,7 @@ def test_the_command_does_it_all(spark: SparkSession, broker: Emulator, tmp_path
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 2
 
 
-def test_ctrl_c_ends_the_command_between_two_batches(
+def test_ctrl_c_ends_the_ingest_command_between_two_batches(
     spark: SparkSession, broker: Emulator, tmp_path: Path
 ) -> None:
     """Ctrl-C ends the command between two batches.

@@ -30,7 +30,7 @@ def java_home(folder: Path, version: str, *, release: bool = True) -> Path:
 
 @pytest.mark.parametrize("release", [True, False])
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.8"])
-def test_new_enough_home_is_kept(tmp_path: Path, version: str, release: bool) -> None:
+def test_a_new_enough_java_home_is_kept(tmp_path: Path, version: str, release: bool) -> None:
     """The user's choice is respected."""
     home = java_home(tmp_path / "java", version, release=release)
     environ = {"JAVA_HOME": str(home), "PATH": ""}
@@ -38,7 +38,7 @@ def test_new_enough_home_is_kept(tmp_path: Path, version: str, release: bool) ->
     assert environ == {"JAVA_HOME": str(home), "PATH": ""}
 
 
-def test_old_home_gives_way_to_java_on_path(tmp_path: Path) -> None:
+def test_an_old_java_home_is_replaced_by_the_java_on_path(tmp_path: Path) -> None:
     """Spark would use JAVA_HOME first."""
     old = java_home(tmp_path / "old", "1.8.0_412")
     new = java_home(tmp_path / "new", "17.0.1")
@@ -48,7 +48,7 @@ def test_old_home_gives_way_to_java_on_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("existing", ["none", "old", "broken"])
-def test_shipped_java_runs_without_the_module_that_it_lacks(
+def test_the_installed_java_runs_without_the_vector_module_that_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existing: str
 ) -> None:
     """Spark's launcher asks for jdk.incubator.vector with every Java."""
@@ -70,7 +70,9 @@ def test_shipped_java_runs_without_the_module_that_it_lacks(
     assert os.stat(java).st_ino == before
 
 
-def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_a_suitable_java_lists_the_versions_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error lists the Java versions found and the remedy."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     old = java_home(tmp_path / "old", "11.0.2")
@@ -80,7 +82,7 @@ def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "pullstream[spark]" in str(caught.value)
 
 
-def test_java_is_set_to_compile_later_and_ones_own_options_come_behind(
+def test_the_users_java_options_override_the_local_session_defaults(
     spark: SparkSession,
 ) -> None:
     """The user's options come last and override ours."""

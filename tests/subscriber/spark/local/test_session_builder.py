@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_the_running_session_is_taken_on_any_thread_as_it_is(spark: SparkSession) -> None:
+def test_the_session_builder_returns_the_running_spark_session_unchanged_on_any_thread(
+    spark: SparkSession,
+) -> None:
     """Spark has an active session per thread. Another's session keeps its settings."""
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     found: list[SparkSession] = []
@@ -52,7 +54,7 @@ def test_the_running_session_is_taken_on_any_thread_as_it_is(spark: SparkSession
         (None, None, PubSubDataSource),
     ],
 )
-def test_where_executors_are_is_reported_by_what_runs(
+def test_the_running_spark_context_decides_whether_executors_are_local(
     context: str | None, setting: str | None, source: type[PubSubDataSource]
 ) -> None:
     """A setting does not count, because a session may have it from elsewhere."""
@@ -66,7 +68,9 @@ def test_where_executors_are_is_reported_by_what_runs(
     session.dataSource.register.assert_called_once_with(source)
 
 
-def test_java_and_its_workers_talk_by_files_that_are_sockets(spark: SparkSession) -> None:
+def test_a_local_spark_session_uses_unix_sockets_for_its_python_workers(
+    spark: SparkSession,
+) -> None:
     """With TCP each task waits for 40 ms. Only this user may access the sockets' folder."""
     folder = Path(spark.conf.get("spark.python.unix.domain.socket.dir") or "")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -75,7 +79,9 @@ def test_java_and_its_workers_talk_by_files_that_are_sockets(spark: SparkSession
 
 
 @pytest.mark.parametrize(("name", "used"), [("t", True), ("t" * 100, False), ("töpfe", False)])
-def test_there_are_sockets_where_a_system_takes_them(name: str, used: bool) -> None:
+def test_a_local_spark_session_uses_no_unix_sockets_if_their_paths_do_not_fit(
+    name: str, used: bool
+) -> None:
     """Paths that are too long for the system or that Java may change disable the sockets."""
     with tempfile.TemporaryDirectory(prefix="ps-", dir="/tmp") as short:
         folder = Path(short, name)
@@ -104,7 +110,7 @@ def test_there_are_sockets_where_a_system_takes_them(name: str, used: bool) -> N
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("is_running", [False, True])
-def test_a_command_stops_the_session_that_it_started(
+def test_a_command_stops_the_spark_session_that_it_started(
     monkeypatch: pytest.MonkeyPatch, is_running: bool, fails: bool
 ) -> None:
     """The session also stops after an error, which is raised even if Java has died.

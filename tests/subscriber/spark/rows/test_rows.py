@@ -39,7 +39,7 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES, st.sampled_from([1, 3, 512]))
-def test_each_row_says_what_its_message_says(
+def test_each_spark_row_has_the_fields_of_its_message(
     received: list[pubsub.ReceivedMessage], at_once: int
 ) -> None:
     """Times are in microseconds, and uncounted attempts are null, for any number read at once."""
@@ -59,7 +59,7 @@ def test_each_row_says_what_its_message_says(
         assert row["delivery_attempt"] == (one.delivery_attempt or None)
 
 
-def test_an_attribute_without_its_value_has_an_empty_one() -> None:
+def test_a_message_attribute_without_value_is_an_empty_string_in_its_row() -> None:
     """Servers may omit empty values, which protobuf for Python does not."""
     half = columns.AttributeColumns(key=["half"]).SerializeToString()
     whole = columns.AttributeColumns(key=["whole"], value=["x"]).SerializeToString()
@@ -78,7 +78,7 @@ def test_an_attribute_without_its_value_has_an_empty_one() -> None:
     ]
 
 
-def test_the_subscription_is_a_column_if_asked_for() -> None:
+def test_spark_rows_have_a_subscription_column_if_configured() -> None:
     """It is the last column, with the same value in each row."""
     rows = to_batch(Columns([b""] * 3), "projects/p/subscriptions/s")
     assert rows.schema == row_schema(include_subscription=True)
@@ -86,7 +86,7 @@ def test_the_subscription_is_a_column_if_asked_for() -> None:
     assert rows.column("subscription").to_pylist() == ["projects/p/subscriptions/s"] * 3
 
 
-def test_columns_have_the_types_that_spark_expects() -> None:
+def test_spark_row_columns_have_the_types_that_spark_expects() -> None:
     """A source's first Arrow batch must have exactly the types of its schema."""
     assert [(field.name, str(field.type)) for field in row_schema(include_subscription=True)] == [
         ("message_id", "string"),

@@ -43,7 +43,9 @@ def segments(settings: IngestSettings) -> int:
     return len(list(settings.spool_dir.glob("seg-*")))
 
 
-def test_what_is_committed_is_acknowledged(broker: Emulator, settings: IngestSettings) -> None:
+def test_final_acks_acknowledge_the_committed_batches_only(
+    broker: Emulator, settings: IngestSettings
+) -> None:
     """Only the given batches are acknowledged, by unary calls, and a second call does nothing."""
     deliveries = len(broker.history.deliveries())
     assert settle(settings, 1) == 0
@@ -54,7 +56,9 @@ def test_what_is_committed_is_acknowledged(broker: Emulator, settings: IngestSet
     assert len(broker.history.deliveries()) == deliveries
 
 
-def test_a_session_goes_on_where_it_was_settled(broker: Emulator, settings: IngestSettings) -> None:
+def test_an_ingest_session_continues_after_a_partly_failed_final_acknowledgement(
+    broker: Emulator, settings: IngestSettings
+) -> None:
     """The session suppresses messages that are redelivered anyway, and keeps unsettled ones."""
     broker.faults.error(ACK, InvalidArgument("no"), resource=SUBSCRIPTION)
     assert settle(settings, 1) == 2
@@ -70,7 +74,9 @@ def test_a_session_goes_on_where_it_was_settled(broker: Emulator, settings: Inge
         eventually(lambda: broker.backlog(SUBSCRIPTION) == 0)
 
 
-def test_passing_failures_are_tried_again(broker: Emulator, settings: IngestSettings) -> None:
+def test_final_acks_retry_transient_failures_until_the_time_limit(
+    broker: Emulator, settings: IngestSettings
+) -> None:
     """The retries end after the time limit."""
     broker.faults.error(ACK, Unavailable("busy"), times=2)
     assert settle(settings, 1) == 0
@@ -79,7 +85,7 @@ def test_passing_failures_are_tried_again(broker: Emulator, settings: IngestSett
     assert segments(settings) == 0
 
 
-def test_it_needs_the_spool_for_itself(
+def test_final_acks_refuse_a_spool_in_use_by_a_session(
     settings: IngestSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A running session acknowledges its own messages."""
@@ -91,7 +97,7 @@ def test_it_needs_the_spool_for_itself(
     assert settle(settings, 1) == 0
 
 
-def test_a_reply_is_read_id_by_id(broker: Emulator) -> None:
+def test_final_acks_read_the_result_of_each_ack_id_from_a_reply(broker: Emulator) -> None:
     """With exactly-once delivery, the server takes the valid ids and names the others."""
     make_subscription(broker, enable_exactly_once_delivery=True)
     publish(broker, 3)
@@ -105,7 +111,7 @@ def test_a_reply_is_read_id_by_id(broker: Emulator) -> None:
     assert acked(broker) == {again[0].message.message_id}
 
 
-def test_ids_that_an_error_does_not_name_are_acknowledged_again(
+def test_final_acks_retry_ack_ids_that_an_error_does_not_name(
     broker: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server may have refused the whole request because of one id."""

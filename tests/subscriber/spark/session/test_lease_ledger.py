@@ -35,7 +35,7 @@ def cut(ledger: LeaseLedger, seq: int, messages: int, size: int) -> list[Message
     return found
 
 
-def test_messages_are_cut_in_the_order_in_which_they_came() -> None:
+def test_the_lease_ledger_cuts_segments_in_the_order_of_arrival() -> None:
     """A cut takes messages up to the limits, and at least one."""
     ledger = LeaseLedger(set())
     arrive(ledger, batch(["a", "b", "c"], share=10))
@@ -47,7 +47,7 @@ def test_messages_are_cut_in_the_order_in_which_they_came() -> None:
     assert (ledger.buffered, ledger.spooled, ledger.segments) == (0, 4, [1, 2, 3])
 
 
-def test_enough_is_messages_or_bytes() -> None:
+def test_the_lease_ledger_is_full_by_messages_or_by_bytes() -> None:
     """The limit that is reached first counts."""
     ledger = LeaseLedger(set())
     arrive(ledger, batch(["a", "b"], share=10))
@@ -58,7 +58,7 @@ def test_enough_is_messages_or_bytes() -> None:
     assert not ledger.has(1, 1)
 
 
-def test_a_redelivery_takes_the_place_of_what_it_repeats() -> None:
+def test_a_redelivery_replaces_the_earlier_delivery_in_the_lease_ledger() -> None:
     """A redelivery replaces the earlier delivery in the buffer, an open segment or a restored one.
 
     It makes no new row.
@@ -75,7 +75,7 @@ def test_a_redelivery_takes_the_place_of_what_it_repeats() -> None:
     assert ack_ids(cut(ledger, 3, 9, 1000)) == ["a/2", "b/1"]
 
 
-def test_a_message_twice_in_one_list_is_one() -> None:
+def test_the_lease_ledger_keeps_the_newer_of_two_deliveries_in_one_list() -> None:
     """The newer delivery stays."""
     ledger = LeaseLedger(set())
     twice = [*batch(["a"]), *batch(["a"], delivery=2)]
@@ -84,7 +84,7 @@ def test_a_message_twice_in_one_list_is_one() -> None:
     assert ack_ids(cut(ledger, 1, 9, 1000)) == ["a/2"]
 
 
-def test_what_is_done_is_suppressed_and_counted() -> None:
+def test_the_lease_ledger_suppresses_and_counts_redeliveries_of_committed_messages() -> None:
     """The message is returned at once to be acknowledged."""
     ledger = LeaseLedger({"a"})
     arrival = arrive(ledger, batch(["a", "b"]))
@@ -92,7 +92,7 @@ def test_what_is_done_is_suppressed_and_counted() -> None:
     assert (ledger.suppressed, ledger.buffered) == (1, 1)
 
 
-def test_every_redelivery_is_counted() -> None:
+def test_the_lease_ledger_counts_every_redelivery() -> None:
     """Redeliveries of buffered, written, restored or committed messages make no row."""
     ledger = LeaseLedger({"done"})
     ledger.restore(1, ["restored"])
@@ -105,7 +105,7 @@ def test_every_redelivery_is_counted() -> None:
     assert cut(ledger, 3, 9, 1000) == again[3:]
 
 
-def test_a_segment_that_could_not_be_written_is_buffered_again() -> None:
+def test_messages_of_an_unwritten_segment_are_buffered_again_with_their_newest_leases() -> None:
     """Its messages go before newer ones, with their newest leases."""
     ledger = LeaseLedger(set())
     arrive(ledger, batch(["a", "b"]))
@@ -118,7 +118,7 @@ def test_a_segment_that_could_not_be_written_is_buffered_again() -> None:
     assert ack_ids(cut(ledger, 1, 9, 1000)) == ["a/1", "b/2", "c/1"]
 
 
-def test_a_lost_lease_takes_only_what_is_buffered_with_it() -> None:
+def test_a_lost_lease_removes_only_buffered_messages_from_the_lease_ledger() -> None:
     """Messages in a segment stay and wait for their redelivery, and so do redelivered messages."""
     ledger = LeaseLedger(set())
     old = batch(["a", "b"])
@@ -132,7 +132,7 @@ def test_a_lost_lease_takes_only_what_is_buffered_with_it() -> None:
     assert ack_ids(cut(ledger, 2, 9, 1000)) == ["c/2"]
 
 
-def test_what_was_lost_and_is_redelivered_is_the_last() -> None:
+def test_a_lost_message_takes_its_place_in_the_order_of_redelivery() -> None:
     """The order after a loss is the order of redelivery.
 
     A redelivery of a message that is still buffered keeps its place.
@@ -148,7 +148,7 @@ def test_what_was_lost_and_is_redelivered_is_the_last() -> None:
     assert ack_ids(cut(ledger, 1, 9, 1000)) == ["c/4", "a/1", "b/4"]
 
 
-def test_what_was_lost_takes_no_memory() -> None:
+def test_lost_messages_take_no_memory_in_the_lease_ledger() -> None:
     """This also holds while no segment is asked for and the same messages come again and again."""
     ledger = LeaseLedger(set())
     sizes = []
@@ -164,7 +164,7 @@ def test_what_was_lost_takes_no_memory() -> None:
     assert max(sizes[10:]) < 1.2 * max(sizes[:10])
 
 
-def test_rows_are_made_when_messages_arrive() -> None:
+def test_the_lease_ledger_builds_rows_when_messages_arrive() -> None:
     """Segments take them by their own size, and not by response."""
     ledger = LeaseLedger(set())
     messages = batch([str(number) for number in range(10)])
@@ -178,7 +178,7 @@ def test_rows_are_made_when_messages_arrive() -> None:
     assert ids == [str(number) for number in range(10)]
 
 
-def test_rows_of_lost_and_committed_messages_take_no_memory() -> None:
+def test_rows_of_lost_and_committed_messages_are_freed_by_the_lease_ledger() -> None:
     """The other rows are not made again."""
     ledger = LeaseLedger({"0", 5})
     messages = batch([str(number) for number in range(6)], data=bytes(1000))
@@ -192,7 +192,7 @@ def test_rows_of_lost_and_committed_messages_take_no_memory() -> None:
     assert 2000 <= group.rows.get_total_buffer_size() < 3000
 
 
-def test_adopted_leases_do_not_replace_newer_ones() -> None:
+def test_adopted_leases_do_not_replace_newer_leases_in_the_ledger() -> None:
     """A redelivery may have come first."""
     ledger = LeaseLedger(set())
     ledger.restore(1, ["a", "b"])

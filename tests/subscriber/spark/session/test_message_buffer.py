@@ -83,7 +83,7 @@ def world() -> Iterator[World]:
     one.close()
 
 
-def test_a_full_batch_is_not_waited_for(world: World) -> None:
+def test_the_message_buffer_does_not_wait_for_a_full_batch(world: World) -> None:
     """A batch is full by messages or by bytes, and earlier messages count."""
     waiting = world.wait()
     world.bring("a", "b", "c", "d")
@@ -93,7 +93,7 @@ def test_a_full_batch_is_not_waited_for(world: World) -> None:
     assert world.buffer.wait(1000, 100, linger=10, idle=5, drain=False)
 
 
-def test_a_batch_that_has_begun_is_waited_for_from_its_first_message(world: World) -> None:
+def test_the_linger_time_of_a_spark_batch_counts_from_its_first_message(world: World) -> None:
     """Later messages do not prolong the wait."""
     waiting = world.wait()
     world.bring("a")
@@ -107,14 +107,14 @@ def test_a_batch_that_has_begun_is_waited_for_from_its_first_message(world: Worl
     assert waiting.result(TIMEOUT) is True
 
 
-def test_messages_that_came_before_have_been_waited_for(world: World) -> None:
+def test_messages_that_arrived_before_the_wait_count_as_having_lingered(world: World) -> None:
     """They came while Spark worked on the previous batch."""
     world.bring("a")
     world.clock.advance(10)
     assert world.buffer.wait(4, 100, linger=10, idle=5, drain=False)
 
 
-def test_what_a_full_batch_leaves_is_waited_for_from_then_on(world: World) -> None:
+def test_the_linger_time_of_messages_left_by_a_full_batch_begins_at_its_cut(world: World) -> None:
     """Otherwise each batch after the first would have a random, small size."""
     world.bring("a", "b", "c", "d", "e")
     world.clock.advance(9)
@@ -125,7 +125,7 @@ def test_what_a_full_batch_leaves_is_waited_for_from_then_on(world: World) -> No
     assert world.buffer.cut(2, 4, 100)[1]
 
 
-def test_who_works_ahead_waits_for_a_full_batch_only(world: World) -> None:
+def test_the_prefetcher_waits_for_a_full_batch_only(world: World) -> None:
     """The prefetcher waits until the batch is full, or until the wait or subscription ends."""
     is_over = threading.Event()
 
@@ -151,14 +151,14 @@ def test_who_works_ahead_waits_for_a_full_batch_only(world: World) -> None:
         assert waiting.result(TIMEOUT) is False
 
 
-def test_nothing_is_waited_for_only_so_long(world: World) -> None:
+def test_the_message_buffer_waits_for_a_first_message_only_for_the_idle_time(world: World) -> None:
     """The idle time counts from the call."""
     world.clock.advance(100)
     waiting = world.wait()
     assert world.ends_after(waiting, 5) is False
 
 
-def test_redeliveries_are_nothing_new(world: World) -> None:
+def test_redeliveries_of_committed_messages_do_not_end_the_buffers_wait(world: World) -> None:
     """Redeliveries of committed messages are acknowledged.
 
     The earlier of two deliveries is dropped.
@@ -175,13 +175,15 @@ def test_redeliveries_are_nothing_new(world: World) -> None:
     assert outcomes.verdicts()[1:] == [(Disposition.DROP, "a/1")]
 
 
-def test_the_end_of_the_subscription_ends_the_wait(world: World) -> None:
+def test_the_end_of_the_subscription_ends_the_wait_of_the_message_buffer(world: World) -> None:
     waiting = world.wait()
     world.change(SubscriptionState.CLOSING)
     assert waiting.result(TIMEOUT) is False
 
 
-def test_a_drain_ends_when_a_stream_that_works_brings_nothing(world: World) -> None:
+def test_a_drain_of_the_message_buffer_ends_when_a_working_stream_brings_no_message(
+    world: World,
+) -> None:
     """Only a working stream proves that there are no messages. Each message restarts the wait."""
     waiting = world.wait(drain=True)
     world.clock.advance(29)
@@ -196,13 +198,15 @@ def test_a_drain_ends_when_a_stream_that_works_brings_nothing(world: World) -> N
     assert world.ends_after(waiting, 5) is False
 
 
-def test_a_server_that_never_answers_heartbeats_is_believed_after_a_while(world: World) -> None:
+def test_a_drain_ends_after_a_while_with_a_server_that_never_answers_heartbeats(
+    world: World,
+) -> None:
     """The stream is open and has delivered nothing."""
     waiting = world.wait(drain=True)
     assert world.ends_after(waiting, 30) is False
 
 
-def test_a_drain_does_not_wait_for_more_than_comes(world: World) -> None:
+def test_a_drained_batch_is_complete_after_the_idle_time_without_messages(world: World) -> None:
     """A batch is complete when no message has come for the idle time."""
     world.change(SubscriptionState.STREAMING)
     waiting = world.wait(drain=True, linger=1000)
@@ -215,7 +219,7 @@ def test_a_drain_does_not_wait_for_more_than_comes(world: World) -> None:
     assert world.ends_after(waiting, 5) is True
 
 
-def test_a_lost_lease_is_a_lost_message(world: World) -> None:
+def test_a_lost_lease_removes_its_message_from_the_buffer(world: World) -> None:
     """The message will be redelivered, here or elsewhere."""
     messages = MessageBatch(batch(["a", "b"]))
     world.buffer(messages)
@@ -224,7 +228,7 @@ def test_a_lost_lease_is_a_lost_message(world: World) -> None:
         assert flat(ledger.cut(1, 9, 1000)) == messages[1:]
 
 
-def test_the_session_s_work_comes_before_that_of_the_worker(
+def test_the_sessions_cut_of_the_buffer_comes_before_the_work_of_its_row_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Messages that arrive meanwhile are prepared afterwards, and none is lost."""

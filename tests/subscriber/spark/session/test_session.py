@@ -33,7 +33,7 @@ from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 # ---- the beginning -----------------------------------------------------------------------------
 
 
-def test_before_the_first_question_there_is_nothing(world: World) -> None:
+def test_a_new_ingest_session_has_no_thread_file_or_connection(world: World) -> None:
     """A new session has no thread, file or connection. Its reports are empty, and it can close."""
     before = threads()
     session = world.session()
@@ -48,7 +48,7 @@ def test_before_the_first_question_there_is_nothing(world: World) -> None:
         session.latest(0)
 
 
-def test_a_subscription_that_is_not_there_is_an_error(broker: Emulator, spool: Path) -> None:
+def test_an_ingest_session_of_a_missing_subscription_raises(broker: Emulator, spool: Path) -> None:
     session = IngestSession(settings_of(broker, spool, idle_wait=TIMEOUT))
     for begin in (session.prepare_available_now, lambda: None):
         begin()
@@ -57,7 +57,7 @@ def test_a_subscription_that_is_not_there_is_an_error(broker: Emulator, spool: P
     session.close()
 
 
-def test_a_server_that_is_not_there_is_not_an_empty_subscription(
+def test_an_available_now_run_with_an_unreachable_server_raises(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An "available now" run ends with the error instead of an empty result."""
@@ -72,7 +72,9 @@ def test_a_server_that_is_not_there_is_not_an_empty_subscription(
 # ---- batches -----------------------------------------------------------------------------------
 
 
-def test_a_batch_has_what_came_and_is_read_again_and_again(world: World) -> None:
+def test_each_read_of_an_ingest_batch_returns_the_same_rows_in_order_of_arrival(
+    world: World,
+) -> None:
     """Each read returns the same rows in the order of arrival."""
     published = publish(world.broker, 5)
     session = world.session()
@@ -83,7 +85,7 @@ def test_a_batch_has_what_came_and_is_read_again_and_again(world: World) -> None
     assert acked(world.broker) == set()
 
 
-def test_a_batch_keeps_to_the_smallest_limit(world: World) -> None:
+def test_an_ingest_batch_keeps_to_the_smaller_of_call_limit_and_setting(world: World) -> None:
     """The smaller of the call's limit and the setting counts. The next batches have the rest."""
     published = publish(world.broker, 10)
     session = world.session(max_messages_per_trigger=6, linger=1)
@@ -96,7 +98,7 @@ def test_a_batch_keeps_to_the_smallest_limit(world: World) -> None:
     eventually(lambda: acked(world.broker) == set(published))
 
 
-def test_bytes_limit_a_batch_but_one_message_always_goes(world: World) -> None:
+def test_a_byte_limit_of_an_ingest_batch_admits_at_least_one_message(world: World) -> None:
     """Otherwise a large message would block everything."""
     for _ in range(3):
         world.broker.publish(TOPIC, b"x" * 10_000)
@@ -106,7 +108,7 @@ def test_bytes_limit_a_batch_but_one_message_always_goes(world: World) -> None:
         assert len(ids(session, number, number + 1)) == 1
 
 
-def test_no_more_is_received_than_may_be_outstanding(world: World) -> None:
+def test_messages_in_segments_count_as_outstanding_until_the_commit(world: World) -> None:
     """Messages in segments count until the commit."""
     publish(world.broker, 30)
     session = world.session(max_messages_per_trigger=5, max_outstanding_messages=10, linger=0)
@@ -118,7 +120,7 @@ def test_no_more_is_received_than_may_be_outstanding(world: World) -> None:
     assert session.report()["leased"] <= 10
 
 
-def test_without_messages_the_offset_stays(world: World) -> None:
+def test_the_offset_of_an_ingest_session_stays_without_messages(world: World) -> None:
     """The session waits for a message first."""
     session = world.session(idle_wait=0)
     assert session.latest(0) == 0
@@ -126,14 +128,14 @@ def test_without_messages_the_offset_stays(world: World) -> None:
     assert session.report()["seq"] == 7
 
 
-def test_a_plan_that_was_not_taken_up_stands(world: World) -> None:
+def test_a_repeated_latest_call_of_an_ingest_session_has_the_same_answer(world: World) -> None:
     """A repeated question from the same start has the same answer."""
     publish(world.broker, 3)
     session = world.session()
     assert session.latest(0) == session.latest(0) == 1
 
 
-def test_rows_name_their_subscription_if_asked_to(world: World) -> None:
+def test_rows_of_an_ingest_session_name_their_subscription_if_configured(world: World) -> None:
     publish(world.broker, 2)
     session = world.session(include_subscription=True)
     session.latest(0)
@@ -145,7 +147,7 @@ def test_rows_name_their_subscription_if_asked_to(world: World) -> None:
 
 
 @pytest.mark.parametrize("prove", [IngestSession.commit, IngestSession.latest])
-def test_the_proof_of_a_commit_is_acknowledged(
+def test_an_ingest_session_acknowledges_a_batch_when_its_commit_is_reported_or_proved(
     world: World, prove: Callable[[IngestSession, int], object]
 ) -> None:
     """A commit is reported by `commit` or proved by the next `latest`.
@@ -167,7 +169,9 @@ def test_the_proof_of_a_commit_is_acknowledged(
     assert acked(world.broker) == set(first)
 
 
-def test_a_redelivery_of_what_is_not_committed_is_no_new_row(world: World) -> None:
+def test_a_redelivered_uncommitted_message_makes_no_new_row_and_its_newest_lease_is_acked(
+    world: World,
+) -> None:
     """The newest lease is acknowledged, for a message in the buffer or in a segment."""
     published = publish(world.broker, 4)
     session = world.session(max_messages_per_trigger=2, linger=1, idle_wait=0.5)
@@ -182,7 +186,9 @@ def test_a_redelivery_of_what_is_not_committed_is_no_new_row(world: World) -> No
     eventually(lambda: world.broker.backlog(SUBSCRIPTION) == 0)
 
 
-def test_a_redelivery_is_no_failure_of_its_key(broker: Emulator, spool: Path) -> None:
+def test_a_redelivery_does_not_hold_its_ordering_key_in_an_ingest_session(
+    broker: Emulator, spool: Path
+) -> None:
     """Later messages of the key are received normally and in order."""
     make_subscription(broker, enable_message_ordering=True)
     publish(broker, 4, keys=["k"])
@@ -201,7 +207,7 @@ def test_a_redelivery_is_no_failure_of_its_key(broker: Emulator, spool: Path) ->
         assert broker.history.nacks() == []
 
 
-def test_a_redelivery_of_what_is_committed_is_acknowledged_and_no_row(world: World) -> None:
+def test_a_redelivered_committed_message_is_acknowledged_and_makes_no_row(world: World) -> None:
     """The acknowledgement may have been lost, also before a restart."""
     published = publish(world.broker, 2)
     world.broker.faults.error("Acknowledge", NotFound("lost"), times=1)
@@ -217,7 +223,9 @@ def test_a_redelivery_of_what_is_committed_is_acknowledged_and_no_row(world: Wor
     assert acked(world.broker) == set(published)
 
 
-def test_nothing_is_acknowledged_before_it_is_noted_as_done(world: World) -> None:
+def test_an_ingest_session_acknowledges_no_message_before_its_commit_is_on_disk(
+    world: World,
+) -> None:
     """With a full disk the commit waits. It is repeated when there is room again."""
     published = publish(world.broker, 3)
     disk = FillingDisk()
@@ -237,7 +245,7 @@ def test_nothing_is_acknowledged_before_it_is_noted_as_done(world: World) -> Non
 # ---- the end -----------------------------------------------------------------------------------
 
 
-def test_a_closed_session_holds_nothing(world: World) -> None:
+def test_a_closed_ingest_session_leaves_no_thread_and_no_lock(world: World) -> None:
     """No thread and no lock remain.
 
     The buffer is free at once. A segment is free when its lease ends.
@@ -258,7 +266,7 @@ def test_a_closed_session_holds_nothing(world: World) -> None:
     assert sorted(ids(other, 0, 1)) == published
 
 
-def test_closing_sends_what_is_to_be_acknowledged(world: World) -> None:
+def test_closing_an_ingest_session_sends_its_pending_acknowledgements(world: World) -> None:
     """Closing waits for the server's answer."""
     published = publish(world.broker, 3)
     session = world.session()
@@ -268,7 +276,7 @@ def test_closing_sends_what_is_to_be_acknowledged(world: World) -> None:
     assert acked(world.broker) == set(published)
 
 
-def test_an_available_now_run_ends_with_all_acknowledged(world: World) -> None:
+def test_an_available_now_run_ends_with_all_messages_acknowledged(world: World) -> None:
     """All messages are acknowledged before the last answer. A further answer is the same."""
     published = publish(world.broker, 25)
     world.broker.faults.delay("Acknowledge", 0.2)
@@ -284,7 +292,7 @@ def test_an_available_now_run_ends_with_all_acknowledged(world: World) -> None:
     assert session.latest(at) == at
 
 
-def test_an_available_now_run_does_not_follow_the_topic(world: World) -> None:
+def test_an_available_now_run_ends_before_messages_published_after_its_start(world: World) -> None:
     """The run ends when all new messages are younger than the run."""
     publish(world.broker, 5)
     session = world.session(max_messages_per_trigger=1000, drain_wait=TIMEOUT)

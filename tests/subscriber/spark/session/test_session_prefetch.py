@@ -27,7 +27,7 @@ def files(world: World) -> list[str]:
     return sorted(path.name[-7:] for path in world.spool.glob("seg-*.arrow"))
 
 
-def test_the_next_segment_is_written_while_the_engine_is_at_work(world: World) -> None:
+def test_the_prefetcher_writes_the_next_segment_while_the_engine_works(world: World) -> None:
     """The segment is written as soon as there are enough messages.
 
     Committed messages are acknowledged at the same time.
@@ -45,7 +45,7 @@ def test_the_next_segment_is_written_while_the_engine_is_at_work(world: World) -
     eventually(lambda: files(world) == ["2.arrow"])
 
 
-def test_an_incomplete_batch_is_not_written_ahead(world: World) -> None:
+def test_the_prefetcher_writes_no_incomplete_batch_ahead(world: World) -> None:
     """A batch may grow until it is requested. Its thread ends at once on close."""
     before = threads()
     session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=1)
@@ -58,7 +58,9 @@ def test_an_incomplete_batch_is_not_written_ahead(world: World) -> None:
     assert threads() <= before
 
 
-def test_what_was_written_ahead_and_not_asked_for_is_given_back(world: World) -> None:
+def test_closing_the_session_returns_a_prefetched_segment_that_was_not_requested(
+    world: World,
+) -> None:
     """Closing the session returns them, because the engine does not know them."""
     session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=60)
     published = publish(world.broker, 4)
@@ -71,7 +73,7 @@ def test_what_was_written_ahead_and_not_asked_for_is_given_back(world: World) ->
     assert world.broker.history.nacks() == []
 
 
-def test_another_limit_gets_another_segment(world: World) -> None:
+def test_a_smaller_limit_divides_the_prefetched_segment(world: World) -> None:
     """The prefetched segment is too large for the new limit and is divided."""
     session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=1)
     published = publish(world.broker, 4)
@@ -83,7 +85,9 @@ def test_another_limit_gets_another_segment(world: World) -> None:
     assert ids(session, 2, 3) == published[3:]
 
 
-def test_a_plan_that_was_not_taken_up_stands(world: World) -> None:
+def test_a_repeated_latest_call_has_the_same_answer_despite_a_prefetched_segment(
+    world: World,
+) -> None:
     """This holds although the next segment was written."""
     session = world.session(work_ahead=AT_ONCE, max_messages_per_trigger=2, linger=1)
     published = publish(world.broker, 4)
@@ -93,7 +97,7 @@ def test_a_plan_that_was_not_taken_up_stands(world: World) -> None:
     assert ids(session, 1, 2) == published[2:]
 
 
-def test_a_redelivery_of_what_was_written_ahead_is_no_new_row(world: World) -> None:
+def test_a_redelivery_of_a_prefetched_message_makes_no_new_row(world: World) -> None:
     """The redelivery is handled as for any other segment."""
     session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2)
     published = publish(world.broker, 4)
@@ -112,7 +116,9 @@ def test_a_redelivery_of_what_was_written_ahead_is_no_new_row(world: World) -> N
 
 
 @pytest.mark.parametrize("work_ahead", [BACKGROUND, AT_ONCE])
-def test_without_room_for_two_segments_there_is_one(world: World, work_ahead: PrefetchMode) -> None:
+def test_a_session_without_room_for_a_prefetched_segment_still_delivers_every_batch(
+    world: World, work_ahead: PrefetchMode
+) -> None:
     """Every batch comes in the end without an error."""
     session = world.session(
         work_ahead=work_ahead, max_messages_per_trigger=2, max_spool_bytes=3000, linger=1
@@ -124,7 +130,7 @@ def test_without_room_for_two_segments_there_is_one(world: World, work_ahead: Pr
         assert ids(session, number, number + 1) == published[2 * number : 2 * number + 2]
 
 
-def test_a_disk_that_is_full_meanwhile_loses_nothing(world: World) -> None:
+def test_a_disk_that_fills_up_during_prefetching_loses_no_message(world: World) -> None:
     """Committed messages wait for the record of the commit, and the next ones for their segment."""
     disk = FillingDisk()
     session = world.session(work_ahead=BACKGROUND, disk=disk, max_messages_per_trigger=2, linger=60)
@@ -140,7 +146,7 @@ def test_a_disk_that_is_full_meanwhile_loses_nothing(world: World) -> None:
     eventually(lambda: acked(world.broker) == set(published))
 
 
-def test_some_batches_after_there_was_no_room_it_is_tried_again(
+def test_prefetching_is_retried_some_batches_after_it_found_no_room(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failed attempt is expensive, but there may be room again after a while."""
@@ -162,7 +168,9 @@ def test_some_batches_after_there_was_no_room_it_is_tried_again(
     eventually(lambda: "4.arrow" in files(world))
 
 
-def test_an_available_now_run_comes_to_its_end(world: World) -> None:
+def test_an_available_now_run_with_prefetching_ends_with_all_messages_acknowledged(
+    world: World,
+) -> None:
     """All messages are acknowledged, in no more batches than necessary."""
     published = publish(world.broker, 25)
     session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=10)

@@ -16,7 +16,7 @@ from tests.subscriber.spark.session.world import (
 from tests.subscriber.streaming.fakes import eventually
 
 
-def test_a_planned_batch_is_there_for_the_next_process(world: World) -> None:
+def test_the_next_process_finds_a_planned_batch_unchanged(world: World) -> None:
     """The batch is equal byte for byte. Its leases are kept until the commit acknowledges them."""
     published = publish(world.broker, 3)
     first = world.session()
@@ -35,7 +35,7 @@ def test_a_planned_batch_is_there_for_the_next_process(world: World) -> None:
     assert len(world.broker.history.deliveries()) == 3
 
 
-def test_a_batch_that_was_never_planned_is_given_back(world: World) -> None:
+def test_the_next_process_returns_the_messages_of_an_unplanned_batch(world: World) -> None:
     """The messages are returned at once, and the number of the batch is not used again."""
     published = publish(world.broker, 3)
     first = world.session()
@@ -48,7 +48,7 @@ def test_a_batch_that_was_never_planned_is_given_back(world: World) -> None:
     assert world.broker.history.nacks() == []
 
 
-def test_a_commit_that_a_crash_cut_short_is_finished(world: World) -> None:
+def test_the_next_process_finishes_a_commit_interrupted_by_a_crash(world: World) -> None:
     """The segment still exists and is known to be committed."""
     published = publish(world.broker, 3)
     disk = FillingDisk()
@@ -63,7 +63,7 @@ def test_a_commit_that_a_crash_cut_short_is_finished(world: World) -> None:
     assert second.report()["spoolBytes"] == 0
 
 
-def test_a_spool_is_for_one_session_at_a_time(
+def test_a_second_session_on_a_spool_is_refused_and_takes_no_messages(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one takes no messages."""

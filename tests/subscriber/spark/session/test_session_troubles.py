@@ -30,7 +30,7 @@ from tests.subscriber.spark.session.world import (
 from tests.subscriber.streaming.fakes import eventually
 
 
-def test_a_full_disk_loses_nothing(world: World) -> None:
+def test_a_full_disk_raises_in_the_session_and_loses_no_message(world: World) -> None:
     """The error names the full disk, and with room again the batch is the same."""
     published = publish(world.broker, 3)
     disk = FillingDisk()
@@ -63,7 +63,7 @@ def test_the_message_buffer_stops_at_the_limit_of_the_spool(world: World) -> Non
         small.latest(0)
 
 
-def test_a_lost_segment_is_an_error_unless_allowed(world: World) -> None:
+def test_a_missing_segment_is_an_error_unless_the_settings_allow_it(world: World) -> None:
     """The loss is found before anything is received. If allowed, a later batch has the messages."""
     published = publish(world.broker, 3)
     session = world.session()
@@ -82,7 +82,7 @@ def test_a_lost_segment_is_an_error_unless_allowed(world: World) -> None:
     assert sorted(ids(lenient, 1, 2)) == published
 
 
-def test_a_damaged_done_index_stops_everything(world: World) -> None:
+def test_a_damaged_done_index_stops_the_session_until_it_is_repaired(world: World) -> None:
     """Otherwise old messages could count as new. After a repair, the same session continues."""
     damaged = world.spool / "done-00000000000000000001.ids"
     world.spool.mkdir()
@@ -97,7 +97,7 @@ def test_a_damaged_done_index_stops_everything(world: World) -> None:
     assert ids(session, 0, 1) == published
 
 
-def test_a_broken_stream_is_opened_again(world: World) -> None:
+def test_an_ingest_session_reopens_a_broken_stream_and_has_redeliveries_once(world: World) -> None:
     """The query does not notice, and redelivered messages are in it once."""
     published = set(publish(world.broker, 3))
     session = world.session(max_messages_per_trigger=10, linger=0)
@@ -111,7 +111,9 @@ def test_a_broken_stream_is_opened_again(world: World) -> None:
     assert sorted(rows) == sorted(published)
 
 
-def test_a_broker_that_starts_again_has_what_is_not_acknowledged(world: World) -> None:
+def test_an_ingest_session_recognises_messages_redelivered_by_a_restarted_broker(
+    world: World,
+) -> None:
     """The session recognises the redelivered messages."""
     published = publish(world.broker, 6)
     session = world.session(max_messages_per_trigger=3)
@@ -124,7 +126,7 @@ def test_a_broker_that_starts_again_has_what_is_not_acknowledged(world: World) -
     assert world.broker.backlog(SUBSCRIPTION) == 0
 
 
-def test_two_queries_share_a_subscription(world: World) -> None:
+def test_two_ingest_sessions_on_a_subscription_get_each_message_once_together(world: World) -> None:
     """Each message goes to one of them."""
     one = world.session(max_messages_per_trigger=10, idle_wait=0.02, linger=0)
     two = world.session(
@@ -141,7 +143,9 @@ def test_two_queries_share_a_subscription(world: World) -> None:
     assert sorted(rows, key=int) == published
 
 
-def test_exactly_once_delivery_keeps_to_valid_leases(broker: Emulator, spool: Path) -> None:
+def test_an_ingest_session_with_exactly_once_delivery_counts_a_redelivered_message_once(
+    broker: Emulator, spool: Path
+) -> None:
     """The session knows that a lease has ended. Its message is redelivered and counts once."""
     make_subscription(broker, enable_exactly_once_delivery=True)
     world = World(broker, spool)
@@ -159,7 +163,7 @@ def test_exactly_once_delivery_keeps_to_valid_leases(broker: Emulator, spool: Pa
     session.close()
 
 
-def test_a_connection_that_is_closed_from_outside_hangs_nothing(
+def test_a_connection_closed_from_outside_does_not_hang_the_ingest_session(
     broker: Emulator, spool: Path
 ) -> None:
     """For example, the process is about to end."""

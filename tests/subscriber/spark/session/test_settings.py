@@ -20,7 +20,9 @@ def settings(**changes: Any) -> IngestSettings:
     return IngestSettings(**{"subscription": NAME, "spool_dir": Path("spool"), **changes})
 
 
-def test_a_short_name_is_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_subscription_name_in_ingest_settings_gets_the_project(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The project is an argument or comes from the environment. A full name needs none."""
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "environment")
     assert settings(project="other").subscription == NAME
@@ -29,7 +31,9 @@ def test_a_short_name_is_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("name", ["", "name", "projects/p/topics/name", "projects/p/subscriptions"])
-def test_a_name_without_a_project_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_subscription_name_without_a_project_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Invalid names are refused as well, and the error shows the form."""
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     with pytest.raises(ValueError, match=r"subscription is .*projects/PROJECT/subscriptions/"):
@@ -60,13 +64,15 @@ def test_a_name_without_a_project_is_refused(name: str, monkeypatch: pytest.Monk
         ("lease_seconds", 601, ValueError),
     ],
 )
-def test_what_makes_no_sense_is_named(name: str, value: Any, error: type[Exception]) -> None:
+def test_invalid_ingest_settings_are_refused_with_their_value(
+    name: str, value: Any, error: type[Exception]
+) -> None:
     """The error has the given value."""
     with pytest.raises(error, match=f"{name} is {value!r}"):
         settings(**{name: value})
 
 
-def test_flow_control_lets_three_batches_in_and_leases_last() -> None:
+def test_ingest_flow_control_admits_three_batches_and_keeps_leases_until_the_commit() -> None:
     """These are defaults. A lease lasts until its commit, however late that is."""
     limits = settings(max_messages_per_trigger=500, max_bytes_per_trigger=7).flow_control.checked()
     assert (limits.max_messages, limits.max_bytes) == (1500, 21)
@@ -81,7 +87,7 @@ def test_flow_control_lets_three_batches_in_and_leases_last() -> None:
     assert given.flow_control[3:5] == (30, 30)
 
 
-def test_a_single_batch_is_all_that_is_let_in() -> None:
+def test_flow_control_of_a_single_batch_read_admits_only_that_batch() -> None:
     """Other messages would be returned, which counts as a delivery attempt."""
     limits = settings(
         max_messages_per_trigger=500, max_bytes_per_trigger=7, is_single=True
@@ -89,7 +95,7 @@ def test_a_single_batch_is_all_that_is_let_in() -> None:
     assert (limits.max_messages, limits.max_bytes) == (500, 7)
 
 
-def test_a_lease_is_extended_however_long_its_batch_takes() -> None:
+def test_ingest_leases_are_extended_however_long_their_batch_takes() -> None:
     """Each extension has the configured length, even for days."""
     leases = LeaseTable(settings(lease_seconds=30).flow_control)
     (message,) = batch(["a"])
@@ -99,7 +105,7 @@ def test_a_lease_is_extended_however_long_its_batch_takes() -> None:
         assert (work.extend, work.seconds, work.given_up) == (["a/1"], 30, [])
 
 
-def test_settings_travel() -> None:
+def test_ingest_settings_survive_pickling() -> None:
     """The values are the same in another process."""
     one = settings(spool_dir="folder")
     assert pickle.loads(pickle.dumps(one)) == one

@@ -17,7 +17,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub  # noqa: E402
 TOPIC = "projects/p/topics/rows"
 
 
-def test_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_sink_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server comes from the driver's environment, because executors may have another one."""
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:8085")
     options = {"TOPIC": TOPIC, "checkpointLocation": "/x", "queryName": "q"}
@@ -28,7 +28,7 @@ def test_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SinkOptions.parse({"topic": TOPIC}).access == google
 
 
-def test_a_topic_may_be_named_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spark_sink_accepts_a_topic_id_with_a_project(monkeypatch: pytest.MonkeyPatch) -> None:
     """The project comes from an option or the environment."""
     assert SinkOptions.parse({"topic": "rows", "project": "p"}).topic == TOPIC
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
@@ -49,7 +49,7 @@ def test_a_topic_may_be_named_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None
         ({"topic": TOPIC, "endpoint": "a b"}, "endpoint must have the form host:port, got 'a b'"),
     ],
 )
-def test_wrong_options_are_named(
+def test_the_spark_sink_names_a_wrong_option_and_its_allowed_form(
     options: dict[str, str], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error names the allowed form."""
@@ -79,7 +79,7 @@ def rows(**columns: Any) -> list[pubsub.PubsubMessage]:
     return decoded(pa.record_batch(arrays))
 
 
-def test_a_row_becomes_a_message() -> None:
+def test_a_spark_row_becomes_a_message() -> None:
     """Nulls count as missing columns."""
     found = rows(
         data=[b"\xff", None, b""],
@@ -93,19 +93,19 @@ def test_a_row_becomes_a_message() -> None:
     ]
 
 
-def test_data_may_be_text() -> None:
+def test_a_text_data_column_of_the_spark_sink_is_encoded_as_utf_8() -> None:
     """Text is encoded as UTF-8."""
     batch = pa.record_batch({"data": pa.array(["zwölf"])})
     assert decoded(batch) == [pubsub.PubsubMessage(data="zwölf".encode())]
 
 
-def test_a_row_without_content_is_refused() -> None:
+def test_the_spark_sink_refuses_a_row_without_data_and_attributes() -> None:
     """The server would refuse the whole request without naming the row."""
     with pytest.raises(ValueError, match=r"neither data nor attributes.*filter such rows out"):
         rows(data=[b"", None], attributes=[None, []])
 
 
-def test_an_attribute_without_value_is_refused() -> None:
+def test_the_spark_sink_refuses_a_null_attribute_value() -> None:
     """The error names the attribute."""
     with pytest.raises(ValueError, match="attribute 'a' of a row is null"):
         rows(attributes=[[("a", None)]])
@@ -114,7 +114,7 @@ def test_an_attribute_without_value_is_refused() -> None:
 @pytest.mark.parametrize(
     "schema", ["data binary", "data string, ordering_key string", "attributes map<string,string>"]
 )
-def test_columns_of_a_message(schema: str) -> None:
+def test_the_spark_sink_accepts_every_allowed_combination_of_columns(schema: str) -> None:
     """Every column is optional, but data or attributes must be present."""
     types = pytest.importorskip("pyspark.sql.types")
     check_columns(_struct(types, schema))
@@ -128,7 +128,7 @@ def test_columns_of_a_message(schema: str) -> None:
         ("ordering_key string", "neither a column 'data' nor 'attributes'"),
     ],
 )
-def test_other_columns_are_refused(schema: str, text: str) -> None:
+def test_the_spark_sink_refuses_unknown_columns(schema: str, text: str) -> None:
     """No column is dropped silently."""
     types = pytest.importorskip("pyspark.sql.types")
     with pytest.raises(ValueError, match=re.escape(text)):
@@ -150,7 +150,7 @@ def _struct(types: Any, schema: str) -> Any:
     return struct
 
 
-def test_attributes_that_servers_add_to_messages_are_not_published() -> None:
+def test_the_spark_sink_leaves_out_attributes_that_servers_add() -> None:
     """Rows of a topic with a schema have them. The context of a trace is kept."""
     added = {"googclient_schemaname": "s", "googclient_schemaencoding": "JSON"}
     trace = {"googclient_traceparent": "00-ab-cd-01"}
@@ -164,7 +164,7 @@ def test_attributes_that_servers_add_to_messages_are_not_published() -> None:
     assert [dict(one.attributes) for one in messages] == [{"a": "1", **trace}, {}]
 
 
-def test_a_row_with_a_reserved_attribute_is_refused() -> None:
+def test_the_spark_sink_refuses_a_row_with_a_reserved_attribute() -> None:
     """The server would refuse the whole request."""
     kind = pa.schema([("data", pa.binary()), ("attributes", pa.map_(pa.string(), pa.string()))])
     rows = [{"data": b"x", "attributes": [("goog_x", "1")]}]

@@ -71,7 +71,7 @@ def pulled(count: int) -> list[pubsub.PubsubMessage]:
     return found
 
 
-def test_all_messages_are_published_in_the_order_of_their_key(subscription: str) -> None:
+def test_the_sink_publisher_keeps_the_order_of_each_ordering_key(subscription: str) -> None:
     """There are many more messages than in concurrent requests."""
     with SinkPublisher(TOPIC, access_of()) as publisher:
         publisher.publish(encoded(numbered(20_000, keys=7)))
@@ -82,7 +82,7 @@ def test_all_messages_are_published_in_the_order_of_their_key(subscription: str)
         assert numbers == list(range(key, 20_000, 7))
 
 
-def test_rows_are_not_taken_in_faster_than_they_are_published(
+def test_the_sink_publisher_reads_rows_no_faster_than_it_publishes(
     subscription: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This holds even if many keys prevent full requests."""
@@ -100,7 +100,7 @@ def test_rows_are_not_taken_in_faster_than_they_are_published(
     assert len(pulled(500)) == 500
 
 
-def test_nothing_to_publish_is_no_request() -> None:
+def test_the_sink_publisher_sends_no_request_for_an_empty_partition() -> None:
     """A partition may be empty."""
     with (
         ScriptedServer() as server,
@@ -110,7 +110,7 @@ def test_nothing_to_publish_is_no_request() -> None:
         assert server.calls == []
 
 
-def test_what_fails_for_a_passing_reason_is_published_again() -> None:
+def test_the_sink_publisher_retries_transient_failures_in_the_order_of_the_key() -> None:
     """The order is kept: no later message of its key overtakes it."""
     arrived: list[bytes] = []
     failures = Counter({"a": 2, "": 1})
@@ -137,7 +137,7 @@ def test_what_fails_for_a_passing_reason_is_published_again() -> None:
     assert [data for data in arrived if data != b"none"] == [b"a%d" % n for n in range(1500)]
 
 
-def test_what_fails_for_good_says_where_and_how_much_was_published() -> None:
+def test_a_permanent_sink_error_says_where_it_failed_and_how_much_was_published() -> None:
     """The error has the server's class."""
 
     def answer(call: Call) -> pubsub.PublishResponse:
@@ -157,14 +157,16 @@ def test_what_fails_for_good_says_where_and_how_much_was_published() -> None:
         publisher.publish(encoded(messages))
 
 
-def test_a_topic_that_is_not_there_is_an_error(pubsub_emulator: Emulator) -> None:
+def test_the_sink_publisher_fails_at_once_for_a_missing_topic(pubsub_emulator: Emulator) -> None:
     """The error comes at once, as no retry helps."""
     with SinkPublisher(TOPIC, access_of()) as publisher, pytest.raises(NotFound):
         publisher.publish(encoded(numbered(1)))
 
 
 @pytest.mark.parametrize(("retry_for", "least_calls"), [(0.0, 1), (0.2, 2)])
-def test_retries_end(retry_for: float, least_calls: int) -> None:
+def test_the_retries_of_the_sink_publisher_end_at_the_time_limit(
+    retry_for: float, least_calls: int
+) -> None:
     """The caller sets the time limit."""
 
     def answer(call: Call) -> None:
@@ -179,8 +181,8 @@ def test_retries_end(retry_for: float, least_calls: int) -> None:
     assert least_calls <= len(server.calls) <= 5
 
 
-def test_the_error_of_a_task_says_that_an_earlier_attempt_may_have_succeeded() -> None:
-    """It keeps the type, the reason and this statement of the request's error."""
+def test_the_error_of_a_sink_task_says_that_an_earlier_attempt_may_have_succeeded() -> None:
+    """The error keeps the type, the reason and this statement of the request's error."""
     failures: list[Exception] = [Unavailable("Socket closed"), NotFound("gone", reason="R")]
 
     def answer(call: Call) -> None:

@@ -40,7 +40,9 @@ def pulled(broker: Emulator, subscription: str, count: int) -> list[pubsub.Pubsu
     return found
 
 
-def test_rows_become_messages(spark: SparkSession, broker: Emulator) -> None:
+def test_the_spark_sink_publishes_the_rows_of_a_data_frame_as_messages(
+    spark: SparkSession, broker: Emulator
+) -> None:
     """Attributes are kept, and so is the order of each key whose rows are in one partition."""
     subscribed(broker)
     rows = [(f"{number}", {"n": str(number)}, f"k{number % 3}") for number in range(300)]
@@ -59,7 +61,9 @@ def test_rows_become_messages(spark: SparkSession, broker: Emulator) -> None:
         assert found == list(range(number, 300, 3))
 
 
-def test_a_stream_becomes_messages(spark: SparkSession, broker: Emulator, tmp_path: Path) -> None:
+def test_a_spark_stream_copies_one_topic_to_another_once(
+    spark: SparkSession, broker: Emulator, tmp_path: Path
+) -> None:
     """The stream copies one topic to another, each message once without failures."""
     stage = Stage(spark, broker, tmp_path)
     with (
@@ -97,7 +101,7 @@ def test_a_stream_becomes_messages(spark: SparkSession, broker: Emulator, tmp_pa
         ("'x' AS data", "append", {"topic": COPIES}, "Resource not found .resource=copies"),
     ],
 )
-def test_what_cannot_be_published_is_an_error(
+def test_the_spark_sink_raises_for_rows_that_cannot_be_published(
     spark: SparkSession,
     broker: Emulator,
     columns: str,

@@ -27,7 +27,9 @@ def committed(world: World, batches: int = 1) -> None:
 # ---- messages that are never acknowledged ------------------------------------------------------
 
 
-def test_what_another_checkpoint_has_planned_is_given_back(world: World) -> None:
+def test_a_new_checkpoint_gets_the_messages_planned_by_another_under_an_unused_number(
+    world: World,
+) -> None:
     """Messages planned by another checkpoint go to the next one, under an unused number."""
     committed(world)
     before = acked(world.broker)
@@ -44,7 +46,7 @@ def test_what_another_checkpoint_has_planned_is_given_back(world: World) -> None
 
 @pytest.mark.parametrize("is_planned", [False, True])
 @pytest.mark.parametrize("starts", [1, 2])
-def test_a_committed_number_never_means_the_batch_of_another_checkpoint(
+def test_a_new_checkpoint_discards_the_committed_batch_of_another(
     world: World, starts: int, is_planned: bool
 ) -> None:
     """A new checkpoint discards a batch that another one committed, and plans other messages.
@@ -79,7 +81,7 @@ def test_a_planned_batch_that_another_checkpoint_has_discarded_is_missing(world:
         world.session().segments(0, 1)
 
 
-def test_an_offset_beyond_all_that_was_planned_is_refused(world: World) -> None:
+def test_a_checkpoint_offset_beyond_all_planned_batches_is_refused(world: World) -> None:
     """An offset after the last planned one belongs to another checkpoint.
 
     Its batches are not committed.
@@ -102,7 +104,7 @@ def test_an_offset_beyond_all_that_was_planned_is_refused(world: World) -> None:
 # ---- a lost spool or checkpoint ----------------------------------------------------------------
 
 
-def test_without_its_spool_a_checkpoint_goes_on(world: World) -> None:
+def test_a_checkpoint_whose_spool_is_lost_continues_with_an_empty_one(world: World) -> None:
     """A checkpoint continues with an empty spool in place of the lost one."""
     published = publish(world.broker, 3)
     with world.session() as session:
@@ -114,7 +116,7 @@ def test_without_its_spool_a_checkpoint_goes_on(world: World) -> None:
         eventually(lambda: acked(world.broker) == set(published))
 
 
-def test_without_its_checkpoint_a_spool_goes_on(world: World) -> None:
+def test_a_spool_whose_checkpoint_is_lost_continues_with_a_new_one(world: World) -> None:
     """A new checkpoint begins at 0 with the spool of a lost one.
 
     Planned messages are returned again, committed ones are known, and numbers continue after them.
@@ -137,7 +139,7 @@ def test_without_its_checkpoint_a_spool_goes_on(world: World) -> None:
 # ---- a checkpoint that is behind ---------------------------------------------------------------
 
 
-def test_a_checkpoint_that_has_gone_back_is_refused(
+def test_a_restored_older_checkpoint_is_refused(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A checkpoint that went back is refused.
@@ -159,7 +161,7 @@ def test_a_checkpoint_that_has_gone_back_is_refused(
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-def test_a_batch_that_was_acknowledged_is_not_called_lost(
+def test_an_acknowledged_batch_without_commit_record_is_not_reported_as_lost(
     world: World, caplog: pytest.LogCaptureFixture, batch: int
 ) -> None:
     """The checkpoint has lost the record of the commit.
@@ -178,7 +180,7 @@ def test_a_batch_that_was_acknowledged_is_not_called_lost(
     assert "would lose these rows permanently" in caplog.text
 
 
-def test_of_a_spool_that_is_lost_nothing_is_claimed(world: World) -> None:
+def test_a_new_spool_claims_no_outcome_for_a_batch_of_a_lost_spool(world: World) -> None:
     """A new spool does not know the fate of a batch of the lost spool, even if asked twice."""
     for _ in range(2):
         with pytest.raises(MissingSegment, match="does not know whether it was acknowledged"):

@@ -27,7 +27,7 @@ HOUR = 3600.0
         ([HOUR + 1, HOUR + 4.9], True),
     ],
 )
-def test_a_run_ends_when_all_that_comes_is_younger(
+def test_an_available_now_run_ends_when_all_received_messages_are_younger(
     tmp_path: Path, published: list[float], is_last: bool
 ) -> None:
     """A run ends when all received messages are younger than it is.

@@ -52,7 +52,7 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
     one.close()
 
 
-def test_segments_are_there_for_the_next_process(tmp_path: Path, spool: Spool) -> None:
+def test_spool_segments_are_unchanged_for_the_next_process(tmp_path: Path, spool: Spool) -> None:
     """Segments are unchanged, and removed ones are gone."""
     for seq in (1, 2, 3):
         write(spool, seq)
@@ -68,7 +68,7 @@ def test_segments_are_there_for_the_next_process(tmp_path: Path, spool: Spool) -
     other.close()
 
 
-def test_a_crash_in_the_middle_of_a_write_leaves_nothing(tmp_path: Path) -> None:
+def test_a_crash_during_the_write_of_a_segment_leaves_no_segment(tmp_path: Path) -> None:
     """A half-written segment never had its final name."""
     (tmp_path / "seg-00000000000000000001.arrow.tmp").write_bytes(b"half")
     spool = spool_in(tmp_path)
@@ -78,7 +78,7 @@ def test_a_crash_in_the_middle_of_a_write_leaves_nothing(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["LOCK", "meta.json"]
 
 
-def test_what_others_have_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+def test_the_spool_leaves_other_files_in_its_folder_alone(tmp_path: Path) -> None:
     """This includes files named like an unfinished segment."""
     (tmp_path / "notes.tmp").write_text("mine")
     (tmp_path / "folder.tmp").mkdir()
@@ -89,7 +89,9 @@ def test_what_others_have_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "folder.tmp").is_dir()
 
 
-def test_what_is_discarded_is_gone(tmp_path: Path, spool: Spool) -> None:
+def test_discarding_segments_removes_them_and_keeps_the_earlier_ones(
+    tmp_path: Path, spool: Spool
+) -> None:
     """Segments before the discarded ones stay."""
     for seq in (1, 2, 3):
         write(spool, seq)
@@ -102,8 +104,10 @@ def test_what_is_discarded_is_gone(tmp_path: Path, spool: Spool) -> None:
     other.close()
 
 
-def test_the_newest_discarded_number_is_remembered(tmp_path: Path, spool: Spool) -> None:
-    """By later processes as well. It never goes back, and what is removed does not count."""
+def test_the_spool_remembers_the_newest_discarded_segment_number(
+    tmp_path: Path, spool: Spool
+) -> None:
+    """Later processes know the number. It never goes back, and what is removed does not count."""
     write(spool, 9)
     spool.remove(9)
     spool.discard_after(0)
@@ -120,8 +124,8 @@ def test_the_newest_discarded_number_is_remembered(tmp_path: Path, spool: Spool)
     other.close()
 
 
-def test_nothing_is_discarded_without_a_record_of_it(tmp_path: Path) -> None:
-    """Otherwise its number could be used again."""
+def test_the_spool_discards_no_segment_without_recording_its_number(tmp_path: Path) -> None:
+    """Otherwise the number could be used again."""
     spool = spool_in(tmp_path)
     spool.open()
     write(spool, 7)
@@ -134,7 +138,7 @@ def test_nothing_is_discarded_without_a_record_of_it(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_what_cannot_be_discarded_is_an_error(tmp_path: Path) -> None:
+def test_a_segment_that_cannot_be_discarded_is_an_error(tmp_path: Path) -> None:
     """A segment that stayed would be mistaken for committed later."""
 
     class Stubborn(AtomicFiles):
@@ -149,7 +153,9 @@ def test_what_cannot_be_discarded_is_an_error(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_a_missing_segment_is_named(tmp_path: Path, spool: Spool) -> None:
+def test_the_error_for_a_missing_segment_names_it_and_the_existing_ones(
+    tmp_path: Path, spool: Spool
+) -> None:
     """The error lists the existing segments."""
     write(spool, 4)
     with pytest.raises(MissingSegment, match=r"segment 3 .*\[4\]"):
@@ -176,14 +182,16 @@ def test_a_damaged_segment_counts_as_missing(
     assert "damaged" in caplog.text
 
 
-def test_there_is_one_process_a_spool(tmp_path: Path, spool: Spool) -> None:
+def test_a_spool_is_locked_for_one_process(tmp_path: Path, spool: Spool) -> None:
     """A second process waits for the first for a limited time, and the error names the first."""
     other = spool_in(tmp_path, clock=HurriedClock())
     with pytest.raises(SpoolError, match=f"in use by another process .*{os.getpid()}"):
         other.open()
 
 
-def test_a_successor_waits_for_a_process_that_is_about_to_end(tmp_path: Path, spool: Spool) -> None:
+def test_a_process_waits_for_the_spool_of_one_that_is_about_to_end(
+    tmp_path: Path, spool: Spool
+) -> None:
     """Such a process was stopped, and its query is restarted at once."""
     waits = threading.Event()
 
@@ -203,7 +211,7 @@ def test_a_successor_waits_for_a_process_that_is_about_to_end(tmp_path: Path, sp
     other.close()
 
 
-def test_it_belongs_to_one_subscription(tmp_path: Path, spool: Spool) -> None:
+def test_a_spool_of_another_subscription_is_refused(tmp_path: Path, spool: Spool) -> None:
     """Message ids of another subscription may be equal and mean other messages."""
     spool.close()
     other = spool_in(tmp_path, subscription="projects/p/subscriptions/two")
@@ -217,23 +225,21 @@ def test_it_belongs_to_one_subscription(tmp_path: Path, spool: Spool) -> None:
     ("meta", "error"),
     [(b"{", "damaged"), (b"[]", "damaged"), (b'{"format": 1}', "damaged"), (b'{"format": 2}', "2")],
 )
-def test_a_spool_that_is_not_understood_is_not_used(
-    tmp_path: Path, meta: bytes, error: str
-) -> None:
+def test_a_spool_of_an_unknown_version_is_refused(tmp_path: Path, meta: bytes, error: str) -> None:
     """For example, a later version wrote it."""
     (tmp_path / "meta.json").write_bytes(meta)
     with pytest.raises(SpoolError, match=error):
         spool_in(tmp_path).open()
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+def test_the_error_for_a_spool_folder_that_cannot_be_created_names_it(tmp_path: Path) -> None:
     """The error names the folder."""
     (tmp_path / "file").touch()
     with pytest.raises(SpoolError, match=r"cannot use .*file"):
         spool_in(tmp_path / "file" / "spool").open()
 
 
-def test_a_full_disk_is_an_error_that_says_what_was_to_be_written(tmp_path: Path) -> None:
+def test_the_error_of_a_full_disk_says_what_the_spool_was_to_write(tmp_path: Path) -> None:
     """The new segment does not exist."""
     spool = spool_in(tmp_path)
     spool.open()
@@ -246,7 +252,7 @@ def test_a_full_disk_is_an_error_that_says_what_was_to_be_written(tmp_path: Path
     spool.close()
 
 
-def test_it_takes_no_more_than_it_may(tmp_path: Path) -> None:
+def test_the_spool_does_not_exceed_its_size_limit(tmp_path: Path) -> None:
     """Removed segments make room again."""
     data, _ = encoded(batch(["1.0", "1.1", "1.2"]))
     spool = spool_in(tmp_path, max_spool_bytes=len(data) + 10)
