@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from pullstream.client import SubscriberClient
+from pullstream.rpc.rpcs import Rpcs
+from pullstream.rpc.sansio import UnaryCall
 from pullstream.spark.errors import SpoolError
 from pullstream.spark.session.final_acks import acknowledge, settle
 from pullstream.spark.session.session import IngestSession
@@ -122,16 +124,17 @@ def test_final_acks_retry_ack_ids_that_an_error_does_not_name(
         ack_ids = [one.ack_id for one in pulled]
         named = {ack_ids[0]: "PERMANENT_FAILURE_INVALID_ACK_ID"}
         refusal = InvalidArgument("one is invalid", reason="R", metadata=named)
-        send, sent = client.acknowledge, list[list[str]]()
+        make, sent = UnaryCall.make, list[list[str]]()
 
-        def refuse_once(**request: Any) -> None:
+        def refuse_once(call: UnaryCall, rpcs: Rpcs) -> None:
             # A fault of the broker would acknowledge the ids that the error does not name.
-            sent.append(request["ack_ids"])
+            request: Any = call.request
+            sent.append(list(request.ack_ids))
             if len(sent) == 1:
                 raise refusal
-            send(**request)
+            make(call, rpcs)
 
-        monkeypatch.setattr(client, "acknowledge", refuse_once)
+        monkeypatch.setattr(UnaryCall, "make", refuse_once)
         assert acknowledge(client, SUBSCRIPTION, ack_ids, 10.0) == 1
     assert sent == [ack_ids, ack_ids[1:]]
     assert acked(broker) == {one.message.message_id for one in pulled[1:]}
