@@ -328,35 +328,31 @@ def test_a_position_returned_by_a_filtered_read_is_a_valid_start(here: Followed)
 
 
 @pytest.mark.parametrize("what", ["follower", "client", "client, on a thread"])
-def test_a_coroutine_handler_can_close_its_follower(here: Followed, what: str) -> None:
+async def test_a_coroutine_handler_can_close_its_follower(here: Followed, what: str) -> None:
     """The close does not wait for the coroutine, which would be a deadlock.
 
     The coroutine completes its record and receives no other.
     """
     seen: list[int] = []
-
-    async def main() -> None:
-        client = AsyncSubscriberClient(endpoint=here.emulator.endpoint)
-        followers: list[Follower] = []
-
-        async def close() -> None:
-            if what == "follower":
-                assert not followers[0].close()
-            elif what == "client":
-                await client.close()
-            else:
-                await asyncio.to_thread(client.admin.close)
-
-        async def handle(record: Record) -> None:
-            await asyncio.gather(close())
-            seen.append(record.seq)
-
-        followers.append(client.follow(TOPIC, handle))
-        assert await asyncio.wait_for(followers[0], TIMEOUT) is True
-        await client.close()
-
     here.append(3)
-    asyncio.run(main())
+    client = AsyncSubscriberClient(endpoint=here.emulator.endpoint)
+    followers: list[Follower] = []
+
+    async def close() -> None:
+        if what == "follower":
+            assert not followers[0].close()
+        elif what == "client":
+            await client.close()
+        else:
+            await asyncio.to_thread(client.admin.close)
+
+    async def handle(record: Record) -> None:
+        await asyncio.gather(close())
+        seen.append(record.seq)
+
+    followers.append(client.follow(TOPIC, handle))
+    assert await asyncio.wait_for(followers[0], TIMEOUT) is True
+    await client.close()
     assert seen == [1]
 
 
@@ -381,27 +377,23 @@ def test_a_coroutine_that_a_handler_returns_ends_the_follower(here: Followed) ->
                 client.follow(TOPIC, here.diary.handle, **refused)
 
 
-def test_coroutine_handlers_run_one_record_at_a_time(here: Followed) -> None:
+async def test_coroutine_handlers_run_one_record_at_a_time(here: Followed) -> None:
     """The coroutine handles one record at a time, and its exception ends the follower."""
     seen: list[int] = []
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-
-        async def handle(record: Record) -> None:
-            assert asyncio.get_running_loop() is loop
-            await asyncio.sleep(0)
-            seen.append(record.seq)
-            if record.seq == 3:
-                raise ValueError("three")
-
-        async with AsyncSubscriberClient(endpoint=here.emulator.endpoint) as client:
-            with pytest.raises(TypeError, match="handler"):
-                client.follow(TOPIC, print)  # type: ignore[arg-type]
-            follower = client.follow(TOPIC, handle)
-            with pytest.raises(ValueError, match="three"):
-                await follower
-
     here.append(5)
-    asyncio.run(main())
+    loop = asyncio.get_running_loop()
+
+    async def handle(record: Record) -> None:
+        assert asyncio.get_running_loop() is loop
+        await asyncio.sleep(0)
+        seen.append(record.seq)
+        if record.seq == 3:
+            raise ValueError("three")
+
+    async with AsyncSubscriberClient(endpoint=here.emulator.endpoint) as client:
+        with pytest.raises(TypeError, match="handler"):
+            client.follow(TOPIC, print)  # type: ignore[arg-type]
+        follower = client.follow(TOPIC, handle)
+        with pytest.raises(ValueError, match="three"):
+            await follower
     assert seen == [1, 2, 3]

@@ -17,73 +17,57 @@ class Patient(SystemClock):
         return None if deadline is None else max(deadline - self.monotonic(), 0.0)
 
 
-def test_timer_alarms_fire_in_the_order_of_their_times() -> None:
+async def test_timer_alarms_fire_in_the_order_of_their_times() -> None:
     """Each alarm runs at its own time, unless it was cancelled."""
     clock = ManualClock()
     came: list[str] = []
-
-    async def scenario() -> None:
-        timer = Timer(clock)
-        timer.call_after(3, lambda: came.append("three"))
-        timer.call_after(1, lambda: came.append("one"))
-        forgotten = timer.call_after(2, lambda: came.append("two"))
-        timer.cancel(forgotten)
-        clock.advance(0.9)
-        assert came == []
-        clock.advance(0.1)
-        assert came == ["one"]
-        clock.advance(5)
-        assert came == ["one", "three"]
-        timer.close()
-
-    asyncio.run(scenario())
+    timer = Timer(clock)
+    timer.call_after(3, lambda: came.append("three"))
+    timer.call_after(1, lambda: came.append("one"))
+    forgotten = timer.call_after(2, lambda: came.append("two"))
+    timer.cancel(forgotten)
+    clock.advance(0.9)
+    assert came == []
+    clock.advance(0.1)
+    assert came == ["one"]
+    clock.advance(5)
+    assert came == ["one", "three"]
+    timer.close()
 
 
-def test_a_clock_advance_from_another_thread_returns_after_all_alarms() -> None:
+async def test_a_clock_advance_from_another_thread_returns_after_all_alarms() -> None:
     """The rule is the same for the rest of the broker."""
     clock = ManualClock()
     came: list[int] = []
-
-    async def scenario() -> None:
-        timer = Timer(clock)
-        loop_thread = threading.get_ident()
-        timer.call_after(1, lambda: came.append(threading.get_ident()))
-        await asyncio.to_thread(clock.advance, 1)
-        assert came == [loop_thread]
-        timer.close()
-
-    asyncio.run(scenario())
+    timer = Timer(clock)
+    loop_thread = threading.get_ident()
+    timer.call_after(1, lambda: came.append(threading.get_ident()))
+    await asyncio.to_thread(clock.advance, 1)
+    assert came == [loop_thread]
+    timer.close()
 
 
-def test_a_nearer_real_time_alarm_fires_before_an_earlier_set_one() -> None:
+async def test_a_nearer_real_time_alarm_fires_before_an_earlier_set_one() -> None:
     """The later alarm does not keep the loop waiting."""
-
-    async def scenario() -> None:
-        timer = Timer(Patient())
-        came = asyncio.Event()
-        timer.call_after(600, came.clear)
-        timer.call_after(0.01, came.set)
-        await asyncio.wait_for(came.wait(), TIMEOUT)
-        timer.close()
-
-    asyncio.run(scenario())
+    timer = Timer(Patient())
+    came = asyncio.Event()
+    timer.call_after(600, came.clear)
+    timer.call_after(0.01, came.set)
+    await asyncio.wait_for(came.wait(), TIMEOUT)
+    timer.close()
 
 
-def test_a_timer_alarm_may_set_the_next_alarm() -> None:
+async def test_a_timer_alarm_may_set_the_next_alarm() -> None:
     """One pause can follow another."""
+    timer = Timer(Patient())
+    came = asyncio.Event()
 
-    async def scenario() -> None:
-        timer = Timer(Patient())
-        came = asyncio.Event()
+    def set_the_next() -> None:
+        timer.call_after(0.01, came.set)
 
-        def set_the_next() -> None:
-            timer.call_after(0.01, came.set)
-
-        timer.call_after(0.01, set_the_next)
-        await asyncio.wait_for(came.wait(), TIMEOUT)
-        timer.close()
-
-    asyncio.run(scenario())
+    timer.call_after(0.01, set_the_next)
+    await asyncio.wait_for(came.wait(), TIMEOUT)
+    timer.close()
 
 
 def test_a_closed_timer_ignores_its_clock() -> None:

@@ -155,19 +155,15 @@ def test_a_long_reject_reason_is_shortened_to_the_attribute_limit(emulator: Emul
     assert reason.endswith("üü...")
 
 
-def test_messages_fetched_on_an_event_loop_can_be_rejected(emulator: Emulator) -> None:
+async def test_messages_fetched_on_an_event_loop_can_be_rejected(emulator: Emulator) -> None:
     """On a thread, because the call blocks."""
     emulator.publish(TOPIC, b"order")
-
-    async def main() -> None:
-        async with AsyncSubscriberClient(endpoint=emulator.endpoint) as client:
-            (message,) = await client.fetch(SUBSCRIPTION)
-            await asyncio.to_thread(message.reject, "bad")
-            (other,) = await client.fetch(PLAIN)
-            with pytest.raises(NotFound):
-                await asyncio.to_thread(other.reject, "bad", "projects/project-1/topics/missing")
-
-    asyncio.run(main())
+    async with AsyncSubscriberClient(endpoint=emulator.endpoint) as client:
+        (message,) = await client.fetch(SUBSCRIPTION)
+        await asyncio.to_thread(message.reject, "bad")
+        (other,) = await client.fetch(PLAIN)
+        with pytest.raises(NotFound):
+            await asyncio.to_thread(other.reject, "bad", "projects/project-1/topics/missing")
     assert len(emulator.messages(DEAD)) == 1
 
 

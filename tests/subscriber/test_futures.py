@@ -260,15 +260,11 @@ def test_a_subscription_future_can_be_awaited() -> None:
     assert asyncio.run(wait_for_the_end()) is True
 
 
-def test_awaiting_a_subscription_future_raises_the_error_of_the_subscription() -> None:
+async def test_awaiting_a_subscription_future_raises_the_error_of_the_subscription() -> None:
     future = Subscription().future
-
-    async def wait_for_the_end() -> None:
-        threading.Timer(0.0, future.set_exception, [ValueError("broken")]).start()
-        with pytest.raises(ValueError, match="broken"):
-            await future
-
-    asyncio.run(wait_for_the_end())
+    threading.Timer(0.0, future.set_exception, [ValueError("broken")]).start()
+    with pytest.raises(ValueError, match="broken"):
+        await future
 
 
 def test_cancelling_a_task_that_awaits_a_subscription_future_keeps_the_subscription() -> None:

@@ -58,51 +58,39 @@ async def clients(grpc: Grpc, count: int) -> AsyncIterator[int]:
             grpc.close()
 
 
-def test_the_port_mux_passes_simultaneous_connections_in_small_groups() -> None:
+async def test_the_port_mux_passes_simultaneous_connections_in_small_groups() -> None:
     """There is a pause after each group."""
-
-    async def behaviour() -> float:
-        grpc = Grpc(backlog=100)
-        async with clients(grpc, 5 * AT_ONCE):
-            return await grpc.accept(5 * AT_ONCE)
-
-    assert asyncio.run(behaviour()) >= 4 * PAUSE * 0.9
+    grpc = Grpc(backlog=100)
+    async with clients(grpc, 5 * AT_ONCE):
+        assert await grpc.accept(5 * AT_ONCE) >= 4 * PAUSE * 0.9
 
 
-def test_the_port_mux_holds_connections_while_the_grpc_backlog_is_full() -> None:
+async def test_the_port_mux_holds_connections_while_the_grpc_backlog_is_full() -> None:
     """The kernel refuses a connection to a socket whose queue is full."""
-
-    async def behaviour() -> None:
-        grpc = Grpc(backlog=1)
-        async with clients(grpc, 3 * AT_ONCE):
-            await asyncio.sleep(4 * PAUSE)
-            await grpc.accept(3 * AT_ONCE)
-            # Each connection sends the preface.
-            loop = asyncio.get_running_loop()
-            for connection in grpc.connections:
-                connection.setblocking(False)
-                got = await asyncio.wait_for(loop.sock_recv(connection, 100), TIMEOUT)
-                assert got == protocol_sniffer.PREFACE
-
-    asyncio.run(behaviour())
+    grpc = Grpc(backlog=1)
+    async with clients(grpc, 3 * AT_ONCE):
+        await asyncio.sleep(4 * PAUSE)
+        await grpc.accept(3 * AT_ONCE)
+        # Each connection sends the preface.
+        loop = asyncio.get_running_loop()
+        for connection in grpc.connections:
+            connection.setblocking(False)
+            got = await asyncio.wait_for(loop.sock_recv(connection, 100), TIMEOUT)
+            assert got == protocol_sniffer.PREFACE
 
 
-def test_the_port_mux_closes_a_connection_when_grpc_is_gone(
+async def test_the_port_mux_closes_a_connection_when_grpc_is_gone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The log has the reason."""
-
-    async def behaviour() -> None:
-        grpc = Grpc(backlog=1)
-        async with clients(grpc, 0) as port:
-            grpc.close()
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(protocol_sniffer.PREFACE)
-            # The connection is reset, because the preface was never read.
-            with pytest.raises(ConnectionResetError):
-                await asyncio.wait_for(reader.read(), TIMEOUT)
-            writer.close()
-
-    with caplog.at_level(logging.WARNING):
-        asyncio.run(behaviour())
+    caplog.set_level(logging.WARNING)
+    grpc = Grpc(backlog=1)
+    async with clients(grpc, 0) as port:
+        grpc.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(protocol_sniffer.PREFACE)
+        # The connection is reset, because the preface was never read.
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reader.read(), TIMEOUT)
+        writer.close()
     assert "closing a connection that gRPC cannot take: Connection refused" in caplog.text

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
 
 from pullstream_emulator.net.tcp_relay import CHUNK, TcpRelay
 from tests.emulator.wire import TIMEOUT
@@ -44,85 +47,66 @@ class Joined:
             await asyncio.sleep(0.001)
 
 
-def run(behaviour: Callable[[Joined], Awaitable[None]]) -> None:
-    async def joined() -> None:
-        both = Joined()
-        try:
-            await asyncio.wait_for(behaviour(both), TIMEOUT)
-        finally:
-            both.pipes.stop()
-            both.client.close()
-            both.server.close()
+@pytest.fixture
+@asynccontextmanager
+async def both() -> AsyncIterator[Joined]:
+    both = Joined()
+    try:
+        yield both
+    finally:
+        both.pipes.stop()
+        both.client.close()
+        both.server.close()
 
-    asyncio.run(joined())
 
-
-def test_the_tcp_relay_passes_bytes_in_both_directions() -> None:
+async def test_the_tcp_relay_passes_bytes_in_both_directions(both: Joined) -> None:
     """The server may send first."""
-
-    async def behaviour(both: Joined) -> None:
-        await both.send(both.server, b"greeting")
-        assert await both.receive(both.client) == b"greeting"
-        await both.send(both.client, b"request")
-        assert await both.receive(both.server) == b"request"
-        assert len(both.pipes) == 1
-
-    run(behaviour)
+    await both.send(both.server, b"greeting")
+    assert await both.receive(both.client) == b"greeting"
+    await both.send(both.client, b"request")
+    assert await both.receive(both.server) == b"request"
+    assert len(both.pipes) == 1
 
 
-def test_the_tcp_relay_applies_back_pressure_to_the_sender() -> None:
+async def test_the_tcp_relay_applies_back_pressure_to_the_sender(both: Joined) -> None:
     """The sender is held back. All bytes arrive in order when the other side reads."""
     data = bytes(range(256)) * (64 * CHUNK // 256)
-
-    async def behaviour(both: Joined) -> None:
-        sending = asyncio.ensure_future(both.send(both.client, data))
-        done, _ = await asyncio.wait([sending], timeout=0.2)
-        assert not done
-        received = bytearray()
-        while len(received) < len(data):
-            received += await both.receive(both.server)
-        assert received == data
-        await sending
-
-    run(behaviour)
+    sending = asyncio.ensure_future(both.send(both.client, data))
+    done, _ = await asyncio.wait([sending], timeout=0.2)
+    assert not done
+    received = bytearray()
+    while len(received) < len(data):
+        received += await both.receive(both.server)
+    assert received == data
+    await sending
 
 
-def test_back_pressure_in_one_direction_of_the_relay_leaves_the_other_free() -> None:
+async def test_back_pressure_in_one_direction_of_the_relay_leaves_the_other_free(
+    both: Joined,
+) -> None:
     """Answers pass while requests wait."""
-
-    async def behaviour(both: Joined) -> None:
-        sending = asyncio.ensure_future(both.send(both.client, bytes(64 * CHUNK)))
-        await asyncio.sleep(0.05)
-        await both.send(both.server, b"answer")
-        assert await both.receive(both.client) == b"answer"
-        sending.cancel()
-
-    run(behaviour)
+    sending = asyncio.ensure_future(both.send(both.client, bytes(64 * CHUNK)))
+    await asyncio.sleep(0.05)
+    await both.send(both.server, b"answer")
+    assert await both.receive(both.client) == b"answer"
+    sending.cancel()
 
 
-def test_the_tcp_relay_passes_a_half_close_and_still_relays_answers() -> None:
+async def test_the_tcp_relay_passes_a_half_close_and_still_relays_answers(both: Joined) -> None:
     """A half-close is passed on after the last byte."""
-
-    async def behaviour(both: Joined) -> None:
-        await both.send(both.client, b"x" * CHUNK)
-        both.client.shutdown(socket.SHUT_WR)
-        assert await both.receive_all(both.server) == b"x" * CHUNK
-        await both.send(both.server, b"answer")
-        assert await both.receive(both.client) == b"answer"
-        both.server.close()
-        assert await both.receive(both.client) == b""
-        await both.has_ended()
-
-    run(behaviour)
+    await both.send(both.client, b"x" * CHUNK)
+    both.client.shutdown(socket.SHUT_WR)
+    assert await both.receive_all(both.server) == b"x" * CHUNK
+    await both.send(both.server, b"answer")
+    assert await both.receive(both.client) == b"answer"
+    both.server.close()
+    assert await both.receive(both.client) == b""
+    await both.has_ended()
 
 
-def test_the_tcp_relay_ends_a_client_that_stays_after_the_server_closed() -> None:
+async def test_the_tcp_relay_ends_a_client_that_stays_after_the_server_closed(both: Joined) -> None:
     """The client receives the last bytes, and then has some time to close its side."""
-
-    async def behaviour(both: Joined) -> None:
-        await both.send(both.server, b"last")
-        both.server.close()
-        assert await both.receive_all(both.client) == b"last"
-        await both.has_ended()
-
-    run(behaviour)
+    await both.send(both.server, b"last")
+    both.server.close()
+    assert await both.receive_all(both.client) == b"last"
+    await both.has_ended()

@@ -53,15 +53,11 @@ def test_other_calls_run_while_the_live_status_is_computed() -> None:
     assert asyncio.run(turns_during(lambda: live.whole(everything))) > COUNT // SLICE
 
 
-def test_readers_of_the_live_status_share_one_computation() -> None:
+async def test_readers_of_the_live_status_share_one_computation() -> None:
     """Readers at the same time share it, and those that accept an older status."""
-
-    async def read() -> None:
-        await asyncio.gather(*(live.refresh() for _ in range(5)))
-        await asyncio.gather(*(live.refresh(60.0) for _ in range(5)))
-
     _, live = populated()
-    asyncio.run(read())
+    await asyncio.gather(*(live.refresh() for _ in range(5)))
+    await asyncio.gather(*(live.refresh(60.0) for _ in range(5)))
     assert live.version == 1
 
 
@@ -81,21 +77,17 @@ def test_a_status_computation_that_began_before_the_call_is_not_shared() -> None
     assert content(asyncio.run(read()))["topics"][0]["name"] == topic(0, "a")
 
 
-def test_live_status_changes_are_those_since_the_version_of_the_reader() -> None:
+async def test_live_status_changes_are_those_since_the_version_of_the_reader() -> None:
     """Readers with different versions get different changes, from the projects that they see."""
-
-    async def compute() -> None:
-        await live.refresh()
-
     engine, live = populated(3)
-    asyncio.run(compute())
+    await live.refresh()
     engine.publish(
         pubsub.PublishRequest(topic=topic(1), messages=[pubsub.PubsubMessage(data=b"a")])
     )
-    asyncio.run(compute())
+    await live.refresh()
     engine.delete_topic(topic(2))
     engine.create_topic(pubsub.Topic(name=topic(0, "other")))
-    asyncio.run(compute())
+    await live.refresh()
     (part,) = content(live.changes(1, everything)).values()
     assert [each["name"] for each in part["changed"]] == [topic(1), topic(0, "other")]
     assert part["removed"] == [topic(2)]
@@ -107,16 +99,12 @@ def test_live_status_changes_are_those_since_the_version_of_the_reader() -> None
     assert content(live.changes(3, everything)) == {}
 
 
-def test_removed_resources_are_forgotten_in_the_live_status_after_some_versions() -> None:
+async def test_removed_resources_are_forgotten_in_the_live_status_after_some_versions() -> None:
     """A reader that has not read for a minute gets the whole status."""
-
-    async def compute() -> None:
-        await live.refresh()
-
     engine, live = populated(2)
-    asyncio.run(compute())
+    await live.refresh()
     engine.delete_topic(topic(1))
     for _ in range(KEPT_VERSIONS + 1):
-        asyncio.run(compute())
+        await live.refresh()
     assert not live.has_changes_since(1)
     assert content(live.changes(1, everything)) == {}

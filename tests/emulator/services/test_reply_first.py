@@ -26,18 +26,14 @@ from tests.emulator.wire import TIMEOUT, Wire
 RESOLUTION = 0.0001
 
 
-def test_deliveries_to_the_publisher_s_own_connection_wait_for_its_reply() -> None:
+async def test_deliveries_to_the_publisher_s_own_connection_wait_for_its_reply() -> None:
     """The next message for the publisher may be the one that it has just published."""
-
-    async def turn() -> float:
-        loop = asyncio.get_running_loop()
-        reply_first = ReplyFirst()
-        reply_first.published("a")
-        began = loop.time()
-        await reply_first.delay("a")
-        return loop.time() - began
-
-    assert asyncio.run(turn()) >= DELAY - RESOLUTION
+    loop = asyncio.get_running_loop()
+    reply_first = ReplyFirst()
+    reply_first.published("a")
+    began = loop.time()
+    await reply_first.delay("a")
+    assert loop.time() - began >= DELAY - RESOLUTION
 
 
 @pytest.mark.parametrize(
@@ -45,19 +41,15 @@ def test_deliveries_to_the_publisher_s_own_connection_wait_for_its_reply() -> No
     [("a", "b", 0.0), ("", "", 0.0), ("a", "a", RECENT)],
     ids=["another connection", "connections that cannot be told", "long after"],
 )
-def test_deliveries_to_other_connections_do_not_wait_for_the_publish_reply(
+async def test_deliveries_to_other_connections_do_not_wait_for_the_publish_reply(
     published: str, peer: str, later: float
 ) -> None:
     """Other clients do not wait for a single turn of the loop."""
-
-    async def turn() -> None:
-        reply_first = ReplyFirst()
-        reply_first.published(published)
-        await asyncio.sleep(later)
-        with pytest.raises(StopIteration):
-            reply_first.delay(peer).send(None)
-
-    asyncio.run(turn())
+    reply_first = ReplyFirst()
+    reply_first.published(published)
+    await asyncio.sleep(later)
+    with pytest.raises(StopIteration):
+        reply_first.delay(peer).send(None)
 
 
 def test_the_delivery_delay_after_a_publish_begins_after_the_disk_write() -> None:
@@ -95,7 +87,7 @@ def test_an_idle_stream_of_the_publisher_gets_the_message_after_the_reply(wire: 
         wire.acknowledge(message.ack_id)
 
 
-def test_streams_of_other_connections_write_before_the_publish_reply() -> None:
+async def test_streams_of_other_connections_write_before_the_publish_reply() -> None:
     """A waiting client receives the message earlier by the time to write the answer."""
     clock = ManualClock()
     broker = Broker(clock)
@@ -113,21 +105,18 @@ def test_streams_of_other_connections_write_before_the_publish_reply() -> None:
         def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
             return ()
 
-    async def turn() -> None:
-        woken = asyncio.Event()
+    woken = asyncio.Event()
 
-        async def stream() -> None:
-            await woken.wait()
-            order.append("message")
+    async def stream() -> None:
+        await woken.wait()
+        order.append("message")
 
-        consumer = Consumer(ack_deadline=10, wake=woken.set)
-        assert broker.engine.take(broker.engine.join(SUBSCRIPTION, consumer), consumer) == []
-        writer = asyncio.ensure_future(stream())
-        await asyncio.sleep(0)
-        request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"x")])
-        await publish(request, Caller())
-        order.append("answer")
-        await asyncio.wait_for(writer, TIMEOUT)
-
-    asyncio.run(turn())
+    consumer = Consumer(ack_deadline=10, wake=woken.set)
+    assert broker.engine.take(broker.engine.join(SUBSCRIPTION, consumer), consumer) == []
+    writer = asyncio.ensure_future(stream())
+    await asyncio.sleep(0)
+    request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"x")])
+    await publish(request, Caller())
+    order.append("answer")
+    await asyncio.wait_for(writer, TIMEOUT)
     assert order == ["message", "answer"]

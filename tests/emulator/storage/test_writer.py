@@ -98,27 +98,25 @@ def answer(broker: Broker, request: Message) -> asyncio.Future[None]:
     return asyncio.ensure_future(barrier)
 
 
-def test_a_publish_waits_until_its_own_message_is_on_disk(broker: Broker, disk: SlowDisk) -> None:
+async def test_a_publish_waits_until_its_own_message_is_on_disk(
+    broker: Broker, disk: SlowDisk
+) -> None:
     """A write in progress, such as the one that reserves the number, does not suffice."""
-
-    async def run() -> None:
-        disk.is_slow = True
-        topic = pubsub.Topic(name=TOPIC)
-        broker.engine.create_topic(topic)
-        newest = answer(broker, topic)
-        for _ in range(3):
-            disk.wait_until_busy()
-            # All waits for earlier writes have been notified by now.
-            await asyncio.sleep(0)
-            assert not newest.done()
-            publish(broker)
-            before, newest = newest, answer(broker, PUBLISH)
-            disk.finish_one()
-            await before
-        disk.recover()
-        await newest
-
-    asyncio.run(run())
+    disk.is_slow = True
+    topic = pubsub.Topic(name=TOPIC)
+    broker.engine.create_topic(topic)
+    newest = answer(broker, topic)
+    for _ in range(3):
+        disk.wait_until_busy()
+        # All waits for earlier writes have been notified by now.
+        await asyncio.sleep(0)
+        assert not newest.done()
+        publish(broker)
+        before, newest = newest, answer(broker, PUBLISH)
+        disk.finish_one()
+        await before
+    disk.recover()
+    await newest
 
 
 def test_a_call_does_not_wait_for_disk_writes_of_others(broker: Broker, disk: SlowDisk) -> None:
@@ -133,7 +131,7 @@ def test_a_call_does_not_wait_for_disk_writes_of_others(broker: Broker, disk: Sl
     assert storage.barrier(request) is None
 
 
-def test_a_repeated_ack_waits_for_the_disk_write_of_the_first_one(
+async def test_a_repeated_ack_waits_for_the_disk_write_of_the_first_one(
     broker: Broker, disk: SlowDisk
 ) -> None:
     """The call finds the message acknowledged, but the acknowledgement must be on disk first."""
@@ -146,21 +144,17 @@ def test_a_repeated_ack_waits_for_the_disk_write_of_the_first_one(
     assert broker.storage is not None
     broker.storage.flush()
     request = pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=[ack_id])
-
-    async def run() -> None:
-        disk.is_slow = True
-        engine.acknowledge(SUBSCRIPTION, [ack_id])
-        first = answer(broker, request)
-        engine.acknowledge(SUBSCRIPTION, [ack_id])
-        second = answer(broker, request)
-        disk.wait_until_busy()
-        await asyncio.sleep(0)
-        assert not second.done()
-        disk.recover()
-        await first
-        await second
-
-    asyncio.run(run())
+    disk.is_slow = True
+    engine.acknowledge(SUBSCRIPTION, [ack_id])
+    first = answer(broker, request)
+    engine.acknowledge(SUBSCRIPTION, [ack_id])
+    second = answer(broker, request)
+    disk.wait_until_busy()
+    await asyncio.sleep(0)
+    assert not second.done()
+    disk.recover()
+    await first
+    await second
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["new", "after a restart"])

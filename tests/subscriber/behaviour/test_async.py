@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import functools
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
 import pytest
 
@@ -32,6 +32,11 @@ def here() -> Iterator[Stage]:
         yield here
 
 
+@pytest.fixture
+def client(here: Stage) -> AsyncSubscriberClient:
+    return AsyncSubscriberClient(endpoint=here.emulator.endpoint)
+
+
 def numbers(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
@@ -39,16 +44,6 @@ def numbers(count: int) -> list[bytes]:
 async def soon(condition: Callable[[], bool]) -> None:
     """Call `eventually` without blocking the running loop."""
     await asyncio.to_thread(eventually, condition)
-
-
-def run(main: Callable[[AsyncSubscriberClient], Awaitable[None]], here: Stage) -> None:
-    """Run a test's coroutine with an asynchronous client."""
-
-    async def inside() -> None:
-        async with AsyncSubscriberClient(endpoint=here.emulator.endpoint) as client:
-            await asyncio.wait_for(main(client), 2 * TIMEOUT)
-
-    asyncio.run(inside())
 
 
 async def take(messages: AsyncGenerator[Message, None], count: int) -> list[Message]:
@@ -65,59 +60,53 @@ class PlainCall:
 @pytest.mark.parametrize(
     "callback", [keep, PlainCall(), functools.partial(keep), lambda message: anext(message)]
 )
-def test_async_subscribe_refuses_a_plain_function_as_callback(
-    here: Stage, callback: Callable[[Message], None]
+async def test_async_subscribe_refuses_a_plain_function_as_callback(
+    here: Stage,
+    callback: Callable[[Message], None],
+    client: AsyncSubscriberClient,
 ) -> None:
     """The error says what to pass. The official client has no such method."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        with pytest.raises(TypeError, match=r"a plain function, .*; pass an async def"):
-            client.subscribe(SUBSCRIPTION, callback)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match=r"a plain function, .*; pass an async def"):
-            client.subscribe_batch(SUBSCRIPTION, callback)  # type: ignore[arg-type]
-
-    run(main, here)
+    with pytest.raises(TypeError, match=r"a plain function, .*; pass an async def"):
+        client.subscribe(SUBSCRIPTION, callback)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a plain function, .*; pass an async def"):
+        client.subscribe_batch(SUBSCRIPTION, callback)  # type: ignore[arg-type]
 
 
-def test_async_batch_callbacks_run_concurrently_on_the_running_loop(here: Stage) -> None:
+async def test_async_batch_callbacks_run_concurrently_on_the_running_loop(
+    here: Stage, client: AsyncSubscriberClient
+) -> None:
     """Each list has up to `max_messages`. Two of them run at the same time."""
+    lengths: list[int] = []
+    threads: set[int] = set()
+    both = asyncio.Event()
 
-    async def main(client: AsyncSubscriberClient) -> None:
-        lengths: list[int] = []
-        threads: set[int] = set()
-        both = asyncio.Event()
+    async def handle(messages: MessageBatch) -> None:
+        threads.add(threading.get_ident())
+        lengths.append(len(messages))
+        if len(lengths) == 2:
+            both.set()
+        await both.wait()
+        messages.ack()
 
-        async def handle(messages: MessageBatch) -> None:
-            threads.add(threading.get_ident())
-            lengths.append(len(messages))
-            if len(lengths) == 2:
-                both.set()
-            await both.wait()
-            messages.ack()
-
-        future = client.subscribe_batch(
-            SUBSCRIPTION, handle, max_messages=10, max_latency=600, max_tasks=2
-        )
-        here.publish(*numbers(40))
-        await soon(lambda: here.backlog == 0)
-        assert lengths == [10, 10, 10, 10]
-        assert threads == {threading.get_ident()}
-        future.cancel()
-        assert await future is True
-
-    run(main, here)
+    future = client.subscribe_batch(
+        SUBSCRIPTION, handle, max_messages=10, max_latency=600, max_tasks=2
+    )
+    here.publish(*numbers(40))
+    await soon(lambda: here.backlog == 0)
+    assert lengths == [10, 10, 10, 10]
+    assert threads == {threading.get_ident()}
+    future.cancel()
+    assert await future is True
 
 
-def test_async_subscribe_checks_the_limits_of_batches(here: Stage) -> None:
+async def test_async_subscribe_checks_the_limits_of_batches(
+    here: Stage, client: AsyncSubscriberClient
+) -> None:
     """The checks are those of the synchronous client. No task is started."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        with pytest.raises(ValueError, match="max_messages is 0; it must be between 1 and"):
-            client.subscribe_batch(SUBSCRIPTION, keep, max_messages=0)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="max_tasks is 0; it must be"):
-            client.subscribe_batch(SUBSCRIPTION, keep, max_tasks=0)  # type: ignore[arg-type]
-
-    run(main, here)
+    with pytest.raises(ValueError, match="max_messages is 0; it must be between 1 and"):
+        client.subscribe_batch(SUBSCRIPTION, keep, max_messages=0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_tasks is 0; it must be"):
+        client.subscribe_batch(SUBSCRIPTION, keep, max_tasks=0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("max_workers", [None, 3])
@@ -142,19 +131,18 @@ def test_async_callbacks_run_concurrently(here: Stage, max_workers: int | None) 
 
 
 @pytest.mark.parametrize("mode", ["drain", "nack", None])
-def test_an_async_callback_may_close_its_client(here: Stage, mode: ShutdownMode | None) -> None:
+async def test_an_async_callback_may_close_its_client(
+    here: Stage, mode: ShutdownMode | None, client: AsyncSubscriberClient
+) -> None:
     """The shutdown waits for the callback, so the callback's close does not wait."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        async def handle(message: Message) -> None:
-            await client.close(mode=mode)
-            message.ack()
-
-        future = client.subscribe(SUBSCRIPTION, handle, await_callbacks_on_shutdown=True)
-        assert await future is True
-
     here.publish(b"x")
-    run(main, here)
+
+    async def handle(message: Message) -> None:
+        await client.close(mode=mode)
+        message.ack()
+
+    future = client.subscribe(SUBSCRIPTION, handle, await_callbacks_on_shutdown=True)
+    assert await future is True
     if mode != "nack":
         assert here.backlog == 0
 
@@ -181,26 +169,22 @@ def test_async_callbacks_keep_the_order_of_an_ordering_key(here: Stage) -> None:
     assert future.statistics().callback_errors == 1
 
 
-def test_a_users_event_loop_runs_the_async_callbacks_and_is_left_running(here: Stage) -> None:
+async def test_a_users_event_loop_runs_the_async_callbacks_and_is_left_running(here: Stage) -> None:
     """Callbacks run on the loop's thread with its other tasks."""
+    done, threads = asyncio.Event(), set[int]()
 
-    async def main(_: AsyncSubscriberClient) -> None:
-        done, threads = asyncio.Event(), set[int]()
+    async def handle(message: Message) -> None:
+        threads.add(threading.get_ident())
+        message.ack()
+        done.set()
 
-        async def handle(message: Message) -> None:
-            threads.add(threading.get_ident())
-            message.ack()
-            done.set()
-
-        scheduler = CoroutineScheduler(asyncio.get_running_loop())
-        future = here.client.subscribe(SUBSCRIPTION, handle, scheduler=scheduler)
-        here.publish(b"x")
-        await done.wait()
-        await soon(lambda: here.backlog == 0)
-        assert await asyncio.to_thread(future.close, TIMEOUT)
-        assert threads == {threading.get_ident()}
-
-    run(main, here)
+    scheduler = CoroutineScheduler(asyncio.get_running_loop())
+    future = here.client.subscribe(SUBSCRIPTION, handle, scheduler=scheduler)
+    here.publish(b"x")
+    await done.wait()
+    await soon(lambda: here.backlog == 0)
+    assert await asyncio.to_thread(future.close, TIMEOUT)
+    assert threads == {threading.get_ident()}
 
 
 def test_a_drain_waits_for_running_async_callbacks(here: Stage) -> None:
@@ -230,22 +214,20 @@ def test_a_drain_waits_for_running_async_callbacks(here: Stage) -> None:
 # ---- async for ---------------------------------------------------------------------------------
 
 
-def test_async_message_iteration_yields_every_message_and_acks_get_answers(here: Stage) -> None:
+async def test_async_message_iteration_yields_every_message_and_acks_get_answers(
+    here: Stage, client: AsyncSubscriberClient
+) -> None:
     """A loop settles the messages one by one."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        here.publish(*numbers(50))
-        seen = set()
-        async for message in client.stream(SUBSCRIPTION):
-            seen.add(message.data)
-            ack = message.ack_with_response()
-            assert await asyncio.wrap_future(ack) is AcknowledgeStatus.SUCCESS
-            if len(seen) == 50:
-                break
-        assert seen == set(numbers(50))
-        assert here.backlog == 0
-
-    run(main, here)
+    here.publish(*numbers(50))
+    seen = set()
+    async for message in client.stream(SUBSCRIPTION):
+        seen.add(message.data)
+        ack = message.ack_with_response()
+        assert await asyncio.wrap_future(ack) is AcknowledgeStatus.SUCCESS
+        if len(seen) == 50:
+            break
+    assert seen == set(numbers(50))
+    assert here.backlog == 0
 
 
 class LeaseIsOver(Hooks):
@@ -268,74 +250,67 @@ class LeaseIsOver(Hooks):
         self.lost += [message.data for message in messages]
 
 
-def test_async_message_iteration_skips_a_message_whose_lease_has_ended(here: Stage) -> None:
+async def test_async_message_iteration_skips_a_message_whose_lease_has_ended(
+    here: Stage, client: AsyncSubscriberClient
+) -> None:
     """The message is delivered again, here as a message of a key at once."""
     hooks = LeaseIsOver()
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        here.publish(b"a", key="k")
-        messages = aiter(client.stream(SUBSCRIPTION, hooks=hooks))
-        (message,) = await take(messages, 1)
-        assert (message.data, hooks.lost) == (b"a", [b"a"])
-        message.ack()
-        await messages.aclose()
-
-    run(main, here)
+    here.publish(b"a", key="k")
+    messages = aiter(client.stream(SUBSCRIPTION, hooks=hooks))
+    (message,) = await take(messages, 1)
+    assert (message.data, hooks.lost) == (b"a", [b"a"])
+    message.ack()
+    await messages.aclose()
 
 
-def test_async_message_iteration_that_settles_no_messages_stops_at_flow_control(
+async def test_async_message_iteration_that_settles_no_messages_stops_at_flow_control(
     here: Stage,
+    client: AsyncSubscriberClient,
 ) -> None:
     """Flow control counts settled messages instead of messages taken from the stream."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        here.publish(*numbers(20))
-        stream = client.stream(SUBSCRIPTION, FlowControl(max_messages=5))
-        messages = aiter(stream)
-        taken = await take(messages, 5)
-        following = asyncio.ensure_future(anext(messages))
-        await soon(lambda: stream.future.statistics().load == 1.0)
-        assert len(here.free()) == 15
-        assert not following.done()
-        for message in taken:
-            message.ack()
-        await following
-        assert stream.future.statistics().received <= 10
-        await messages.aclose()
-
-    run(main, here)
+    here.publish(*numbers(20))
+    stream = client.stream(SUBSCRIPTION, FlowControl(max_messages=5))
+    messages = aiter(stream)
+    taken = await take(messages, 5)
+    following = asyncio.ensure_future(anext(messages))
+    await soon(lambda: stream.future.statistics().load == 1.0)
+    assert len(here.free()) == 15
+    assert not following.done()
+    for message in taken:
+        message.ack()
+    await following
+    assert stream.future.statistics().received <= 10
+    await messages.aclose()
 
 
-def test_leaving_an_async_message_iteration_returns_unsettled_messages(here: Stage) -> None:
+async def test_leaving_an_async_message_iteration_returns_unsettled_messages(
+    here: Stage, client: AsyncSubscriberClient
+) -> None:
     """Both the messages that were handed out and the others are returned at once."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        here.publish(*numbers(10))
-        stream = client.stream(SUBSCRIPTION)
-        messages = aiter(stream)
-        first, _ = await take(messages, 2)
-        first.ack()
-        await messages.aclose()
-        assert stream.future.done()
-        assert len(here.free()) == 9
-
-    run(main, here)
+    here.publish(*numbers(10))
+    stream = client.stream(SUBSCRIPTION)
+    messages = aiter(stream)
+    first, _ = await take(messages, 2)
+    first.ack()
+    await messages.aclose()
+    assert stream.future.done()
+    assert len(here.free()) == 9
 
 
-def test_break_in_an_async_message_iteration_returns_unsettled_messages(here: Stage) -> None:
+async def test_break_in_an_async_message_iteration_returns_unsettled_messages(
+    here: Stage, client: AsyncSubscriberClient
+) -> None:
     """The return comes soon after, when Python closes the iterator of the loop."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        here.publish(*numbers(10))
-        async for message in client.stream(SUBSCRIPTION):
-            message.ack()
-            break
-        await soon(lambda: len(here.free()) == 9)
-
-    run(main, here)
+    here.publish(*numbers(10))
+    async for message in client.stream(SUBSCRIPTION):
+        message.ack()
+        break
+    await soon(lambda: len(here.free()) == 9)
 
 
-def test_an_exception_in_an_async_message_iteration_returns_unsettled_messages(here: Stage) -> None:
+async def test_an_exception_in_an_async_message_iteration_returns_unsettled_messages(
+    here: Stage, client: AsyncSubscriberClient
+) -> None:
     """The loop raises the user's own exception."""
 
     async def consume(client: AsyncSubscriberClient) -> None:
@@ -347,79 +322,68 @@ def test_an_exception_in_an_async_message_iteration_returns_unsettled_messages(h
         finally:
             await messages.aclose()
 
-    async def main(client: AsyncSubscriberClient) -> None:
-        here.publish(*numbers(3))
-        with pytest.raises(ValueError, match="on purpose"):
-            await consume(client)
-        assert len(here.free()) == 3
-
-    run(main, here)
+    here.publish(*numbers(3))
+    with pytest.raises(ValueError, match="on purpose"):
+        await consume(client)
+    assert len(here.free()) == 3
 
 
 @pytest.mark.parametrize("after_messages", [False, True])
-def test_a_terminal_error_of_the_subscription_is_raised_by_its_async_message_iteration(
-    here: Stage, after_messages: bool
+async def test_a_terminal_error_of_the_subscription_is_raised_by_its_async_message_iteration(
+    here: Stage,
+    after_messages: bool,
+    client: AsyncSubscriberClient,
 ) -> None:
     """The loop raises a terminal error and does not notice transient ones."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        messages = aiter(client.stream(SUBSCRIPTION))
-        if after_messages:
-            here.publish(b"1")
-            (await anext(messages)).ack()
-            here.faults.abort_streams(Unavailable("away"))
-            here.publish(b"2")
-            (await anext(messages)).ack()
-        here.faults.error("StreamingPull", PermissionDenied("not yours"))
-        here.faults.abort_streams(Unavailable("away"))
-        with pytest.raises(PermissionDenied, match="not yours"):
-            await anext(messages)
-
-    run(main, here)
-
-
-def test_async_message_iteration_ends_without_error_when_the_subscription_is_closed(
-    here: Stage,
-) -> None:
-    """The future or the closing of the client ends the loop."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        stream = client.stream(SUBSCRIPTION)
-        messages = aiter(stream)
+    messages = aiter(client.stream(SUBSCRIPTION))
+    if after_messages:
         here.publish(b"1")
         (await anext(messages)).ack()
-        stream.future.cancel()
-        with pytest.raises(StopAsyncIteration):
-            await anext(messages)
+        here.faults.abort_streams(Unavailable("away"))
+        here.publish(b"2")
+        (await anext(messages)).ack()
+    here.faults.error("StreamingPull", PermissionDenied("not yours"))
+    here.faults.abort_streams(Unavailable("away"))
+    with pytest.raises(PermissionDenied, match="not yours"):
+        await anext(messages)
 
-    run(main, here)
 
-
-def test_async_message_iteration_yields_the_next_message_of_a_key_after_settlement(
+async def test_async_message_iteration_ends_without_error_when_the_subscription_is_closed(
     here: Stage,
+    client: AsyncSubscriberClient,
+) -> None:
+    """The future or the closing of the client ends the loop."""
+    stream = client.stream(SUBSCRIPTION)
+    messages = aiter(stream)
+    here.publish(b"1")
+    (await anext(messages)).ack()
+    stream.future.cancel()
+    with pytest.raises(StopAsyncIteration):
+        await anext(messages)
+
+
+async def test_async_message_iteration_yields_the_next_message_of_a_key_after_settlement(
+    here: Stage,
+    client: AsyncSubscriberClient,
 ) -> None:
     """Messages of a key come in order, even after a nack. Other messages do not wait."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        here.publish(*numbers(3), key="k")
-        messages = aiter(client.stream(SUBSCRIPTION))
-        first = await anext(messages)
-        here.publish(b"other", key="l")
-        other = await anext(messages)
-        assert (first.data, other.data) == (b"0", b"other")
-        other.ack()
-        first.ack()
-        second = await anext(messages)
-        second.nack()
-        rest = []
-        for _ in range(2):
-            message = await anext(messages)
-            rest.append(message.data)
-            message.ack()
-        assert (second.data, rest) == (b"1", [b"1", b"2"])
-        await messages.aclose()
-
-    run(main, here)
+    here.publish(*numbers(3), key="k")
+    messages = aiter(client.stream(SUBSCRIPTION))
+    first = await anext(messages)
+    here.publish(b"other", key="l")
+    other = await anext(messages)
+    assert (first.data, other.data) == (b"0", b"other")
+    other.ack()
+    first.ack()
+    second = await anext(messages)
+    second.nack()
+    rest = []
+    for _ in range(2):
+        message = await anext(messages)
+        rest.append(message.data)
+        message.ack()
+    assert (second.data, rest) == (b"1", [b"1", b"2"])
+    await messages.aclose()
 
 
 # ---- statistics --------------------------------------------------------------------------------

@@ -90,16 +90,13 @@ def test_a_publisher_retries_on_a_new_connection_when_the_old_one_is_half_open(
         assert publisher.publish(TOPIC, b"after").result(TIMEOUT)
 
 
-def test_an_async_publisher_retries_on_a_new_connection_when_the_old_one_is_half_open(
+async def test_an_async_publisher_retries_on_a_new_connection_when_the_old_one_is_half_open(
     world: World,
 ) -> None:
-    async def main() -> None:
-        async with AsyncPublisherClient(endpoint=world.forwarder.endpoint) as publisher:
-            await publisher.publish(TOPIC, b"before")
-            assert world.forwarder.forget() == 1
-            assert await asyncio.wait_for(publisher.publish(TOPIC, b"after"), TIMEOUT)
-
-    asyncio.run(main())
+    async with AsyncPublisherClient(endpoint=world.forwarder.endpoint) as publisher:
+        await publisher.publish(TOPIC, b"before")
+        assert world.forwarder.forget() == 1
+        assert await asyncio.wait_for(publisher.publish(TOPIC, b"after"), TIMEOUT)
 
 
 def test_a_subscription_replaces_half_open_connections_and_continues(
@@ -159,18 +156,15 @@ def test_repeated_short_fetches_detect_a_half_open_connection_together(
     eventually(answers)
 
 
-def test_an_async_fetch_continues_on_a_new_connection_when_the_old_one_is_half_open(
+async def test_an_async_fetch_continues_on_a_new_connection_when_the_old_one_is_half_open(
     world: World,
 ) -> None:
-    async def main() -> None:
-        async with AsyncSubscriberClient(endpoint=world.forwarder.endpoint) as client:
-            assert await client.fetch(SUBSCRIPTION, no_wait=True) == []
-            assert world.forwarder.forget() == 1
-            asyncio.get_running_loop().call_later(0.5, world.publish, b"after")
-            (message,) = await client.fetch(SUBSCRIPTION, timeout=TIMEOUT)
-            assert message.data == b"after"
-
-    asyncio.run(main())
+    async with AsyncSubscriberClient(endpoint=world.forwarder.endpoint) as client:
+        assert await client.fetch(SUBSCRIPTION, no_wait=True) == []
+        assert world.forwarder.forget() == 1
+        asyncio.get_running_loop().call_later(0.5, world.publish, b"after")
+        (message,) = await client.fetch(SUBSCRIPTION, timeout=TIMEOUT)
+        assert message.data == b"after"
 
 
 def test_a_follower_continues_on_a_new_connection_when_the_old_one_is_half_open(

@@ -71,19 +71,16 @@ def test_the_terminal_error_of_an_unread_future_is_logged_once(
     assert "result() or add_done_callback()" in record.message
 
 
-def test_the_terminal_error_of_an_unread_future_is_logged_once_with_coroutine_callbacks(
+async def test_the_terminal_error_of_an_unread_future_is_logged_once_with_coroutine_callbacks(
     emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handle(message: object) -> None: ...
 
-    async def main() -> None:
-        async with AsyncSubscriberClient(endpoint=emulator.endpoint) as client:
-            client.subscribe(MISSING, handle)
-            await asyncio.to_thread(eventually, lambda: bool(logged(caplog)))
-            client.follow(MISSING_TOPIC, handle)
-            await asyncio.to_thread(eventually, lambda: len(logged(caplog)) == 2)
-
-    asyncio.run(main())
+    async with AsyncSubscriberClient(endpoint=emulator.endpoint) as client:
+        client.subscribe(MISSING, handle)
+        await asyncio.to_thread(eventually, lambda: bool(logged(caplog)))
+        client.follow(MISSING_TOPIC, handle)
+        await asyncio.to_thread(eventually, lambda: len(logged(caplog)) == 2)
     assert len(logged(caplog)) == 2
 
 

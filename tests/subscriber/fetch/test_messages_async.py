@@ -17,32 +17,28 @@ from pullstream_emulator import Emulator
 from tests.subscriber.fetching import NAME, TOPIC
 
 
-def test_a_coroutine_can_fetch_and_acknowledge_messages(broker: Emulator) -> None:
+async def test_a_coroutine_can_fetch_and_acknowledge_messages(broker: Emulator) -> None:
     """The methods of the list are awaited, and the block returns unsettled messages."""
-
-    async def main() -> None:
-        async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
-            waiting = asyncio.create_task(client.fetch(NAME, 3, min_messages=3))
-            for data in ("a", "b", "c"):
-                broker.publish(TOPIC, data)
-            messages = await waiting
-            assert [message.data for message in messages] == [b"a", b"b", b"c"]
-            await messages.modify_ack_deadline(30)
-            messages[0].ack()
-            async with messages:
-                messages[1].ack()
-            (again,) = fetched = await client.fetch(NAME, 3)
-            assert again.data == b"c"
-            await fetched.nack()
-            await (await client.fetch(NAME)).ack()
-            assert await client.fetch(NAME, no_wait=True) == []
-            with pytest.raises(PullTimeout):
-                await client.fetch(NAME, timeout=0.05)
-            nothing = await client.fetch(NAME, timeout=0.05, missing_ok=True)
-            assert (nothing, nothing.reason) == ([], "timed_out")
-            await nothing.ack()
-
-    asyncio.run(main())
+    async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
+        waiting = asyncio.create_task(client.fetch(NAME, 3, min_messages=3))
+        for data in ("a", "b", "c"):
+            broker.publish(TOPIC, data)
+        messages = await waiting
+        assert [message.data for message in messages] == [b"a", b"b", b"c"]
+        await messages.modify_ack_deadline(30)
+        messages[0].ack()
+        async with messages:
+            messages[1].ack()
+        (again,) = fetched = await client.fetch(NAME, 3)
+        assert again.data == b"c"
+        await fetched.nack()
+        await (await client.fetch(NAME)).ack()
+        assert await client.fetch(NAME, no_wait=True) == []
+        with pytest.raises(PullTimeout):
+            await client.fetch(NAME, timeout=0.05)
+        nothing = await client.fetch(NAME, timeout=0.05, missing_ok=True)
+        assert (nothing, nothing.reason) == ([], "timed_out")
+        await nothing.ack()
     assert broker.backlog(NAME) == 0
 
 
@@ -73,59 +69,47 @@ def test_a_failed_async_acknowledgement_is_reported_once_by_its_fetch_block(
     assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
-def test_closing_the_async_client_returns_messages_of_a_coroutine_in_a_fetch_block(
+async def test_closing_the_async_client_returns_messages_of_a_coroutine_in_a_fetch_block(
     broker: Emulator,
 ) -> None:
     """A close on the loop itself does not wait for the coroutine."""
-
-    async def main() -> None:
-        for closes_on_loop in (False, True):
-            client = AsyncSubscriberClient(endpoint=broker.endpoint)
-            broker.publish(TOPIC, "a")
-            waiting = asyncio.create_task(client.fetch(NAME, 2, timeout=None, min_messages=2))
-            while not broker.inspect(lambda engine: engine.waiting_pulls(NAME)):
-                await asyncio.sleep(0)
-            if closes_on_loop:
-                client.admin.close()
-            else:
-                await client.close()
-            with pytest.raises(SubscriberClosed):
-                await waiting
-            async with AsyncSubscriberClient(endpoint=broker.endpoint) as other:
-                await (await other.fetch(NAME)).ack()
-
-    asyncio.run(main())
+    for closes_on_loop in (False, True):
+        client = AsyncSubscriberClient(endpoint=broker.endpoint)
+        broker.publish(TOPIC, "a")
+        waiting = asyncio.create_task(client.fetch(NAME, 2, timeout=None, min_messages=2))
+        while not broker.inspect(lambda engine: engine.waiting_pulls(NAME)):
+            await asyncio.sleep(0)
+        if closes_on_loop:
+            client.admin.close()
+        else:
+            await client.close()
+        with pytest.raises(SubscriberClosed):
+            await waiting
+        async with AsyncSubscriberClient(endpoint=broker.endpoint) as other:
+            await (await other.fetch(NAME)).ack()
 
 
-def test_cancelling_an_async_fetch_returns_its_messages_at_once(broker: Emulator) -> None:
+async def test_cancelling_an_async_fetch_returns_its_messages_at_once(broker: Emulator) -> None:
     """Messages held while the coroutine waits for more are returned."""
-
-    async def main() -> None:
-        async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
-            broker.publish(TOPIC, "a")
-            waiting = asyncio.create_task(client.fetch(NAME, 2, timeout=None, min_messages=2))
-            while not broker.inspect(lambda engine: engine.waiting_pulls(NAME)):
-                await asyncio.sleep(0)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            assert [m.data for m in await client.fetch(NAME)] == [b"a"]
-
-    asyncio.run(main())
+    async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
+        broker.publish(TOPIC, "a")
+        waiting = asyncio.create_task(client.fetch(NAME, 2, timeout=None, min_messages=2))
+        while not broker.inspect(lambda engine: engine.waiting_pulls(NAME)):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert [m.data for m in await client.fetch(NAME)] == [b"a"]
     assert broker.inspect(lambda engine: engine.waiting_pulls(NAME)) == 0
 
 
-def test_many_coroutines_can_wait_in_a_fetch_concurrently(broker: Emulator) -> None:
+async def test_many_coroutines_can_wait_in_a_fetch_concurrently(broker: Emulator) -> None:
     """A thread for each would be too many."""
-
-    async def main() -> None:
-        async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
-            waiting = [asyncio.create_task(client.fetch(NAME, timeout=None)) for _ in range(200)]
-            while broker.inspect(lambda engine: engine.waiting_pulls(NAME)) < len(waiting):
-                await asyncio.sleep(0)
-            for number in range(len(waiting)):
-                broker.publish(TOPIC, str(number))
-            got = [int(messages[0].data) for messages in await asyncio.gather(*waiting)]
-            assert sorted(got) == list(range(len(waiting)))
-
-    asyncio.run(main())
+    async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
+        waiting = [asyncio.create_task(client.fetch(NAME, timeout=None)) for _ in range(200)]
+        while broker.inspect(lambda engine: engine.waiting_pulls(NAME)) < len(waiting):
+            await asyncio.sleep(0)
+        for number in range(len(waiting)):
+            broker.publish(TOPIC, str(number))
+        got = [int(messages[0].data) for messages in await asyncio.gather(*waiting)]
+        assert sorted(got) == list(range(len(waiting)))

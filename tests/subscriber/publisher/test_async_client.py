@@ -22,101 +22,77 @@ from pullstream_protocol.errors import NotFound
 from .conftest import TOPIC, PublishServer
 
 
-def test_a_thousand_tasks_can_publish_concurrently(emulator: Emulator) -> None:
+async def test_a_thousand_tasks_can_publish_concurrently(emulator: Emulator) -> None:
     """Each message gets its own ID."""
-
-    async def main() -> None:
-        async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
-            ids = await asyncio.gather(
-                *(publisher.publish(TOPIC, b"%d" % number) for number in range(1000))
-            )
-        assert len(set(ids)) == 1000
-
-    asyncio.run(main())
+    async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
+        ids = await asyncio.gather(
+            *(publisher.publish(TOPIC, b"%d" % number) for number in range(1000))
+        )
+    assert len(set(ids)) == 1000
     assert len(emulator.messages(TOPIC)) == 1000
 
 
-def test_awaiting_publish_many_returns_the_ids_of_all_messages(emulator: Emulator) -> None:
+async def test_awaiting_publish_many_returns_the_ids_of_all_messages(emulator: Emulator) -> None:
     """The result has all IDs."""
-
-    async def main() -> None:
-        async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
-            assert len(await publisher.publish_many(TOPIC, [b"x"] * 1500)) == 1500
-            assert publisher.statistics().published == 1500
-
-    asyncio.run(main())
+    async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
+        assert len(await publisher.publish_many(TOPIC, [b"x"] * 1500)) == 1500
+        assert publisher.statistics().published == 1500
 
 
-def test_awaiting_an_async_publish_raises_its_error(emulator: Emulator) -> None:
+async def test_awaiting_an_async_publish_raises_its_error(emulator: Emulator) -> None:
     """As by `result()`."""
-
-    async def main() -> None:
-        async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
-            with pytest.raises(NotFound):
-                await publisher.publish("projects/project-1/topics/unknown", b"x")
-
-    asyncio.run(main())
+    async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
+        with pytest.raises(NotFound):
+            await publisher.publish("projects/project-1/topics/unknown", b"x")
 
 
-def test_cancelling_a_task_does_not_withdraw_its_published_message(server: PublishServer) -> None:
+async def test_cancelling_a_task_does_not_withdraw_its_published_message(
+    server: PublishServer,
+) -> None:
     """The message is published all the same."""
-
-    async def main() -> None:
-        server.gate.clear()
-        async with AsyncPublisherClient(endpoint=server.endpoint) as publisher:
-            task = asyncio.ensure_future(publisher.publish(TOPIC, b"x"))
-            await asyncio.to_thread(server.wait_for_calls, 1)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            server.gate.set()
-        assert publisher.statistics().published == 1
-
-    asyncio.run(main())
-
-
-def test_publish_flow_control_never_blocks_the_event_loop(server: PublishServer) -> None:
-    """The await of a message without room takes longer; the order of the calls is kept."""
-
-    async def main() -> None:
-        server.gate.clear()
-        limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
-        publisher = AsyncPublisherClient(
-            BatchSettings(max_latency=60),
-            PublisherOptions(flow_control=limits),
-            endpoint=server.endpoint,
-        )
-        tasks = [
-            asyncio.ensure_future(publisher.publish(TOPIC, b"%d" % number)) for number in range(5)
-        ]
+    server.gate.clear()
+    async with AsyncPublisherClient(endpoint=server.endpoint) as publisher:
+        task = asyncio.ensure_future(publisher.publish(TOPIC, b"x"))
         await asyncio.to_thread(server.wait_for_calls, 1)
-        assert publisher.statistics().waiting == 1
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
         server.gate.set()
-        assert await asyncio.gather(*tasks) == ["1", "2", "3", "4", "5"]
-        await publisher.close()
+    assert publisher.statistics().published == 1
 
-    asyncio.run(main())
+
+async def test_publish_flow_control_never_blocks_the_event_loop(server: PublishServer) -> None:
+    """The await of a message without room takes longer; the order of the calls is kept."""
+    server.gate.clear()
+    limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
+    publisher = AsyncPublisherClient(
+        BatchSettings(max_latency=60),
+        PublisherOptions(flow_control=limits),
+        endpoint=server.endpoint,
+    )
+    tasks = [asyncio.ensure_future(publisher.publish(TOPIC, b"%d" % number)) for number in range(5)]
+    await asyncio.to_thread(server.wait_for_calls, 1)
+    assert publisher.statistics().waiting == 1
+    server.gate.set()
+    assert await asyncio.gather(*tasks) == ["1", "2", "3", "4", "5"]
+    await publisher.close()
     assert server.requests == [[b"%d" % number] for number in range(5)]
 
 
-def test_publishes_that_wait_for_room_fail_when_the_async_client_closes(
+async def test_publishes_that_wait_for_room_fail_when_the_async_client_closes(
     server: PublishServer,
 ) -> None:
     """Every await ends."""
-
-    async def main() -> None:
-        server.gate.clear()
-        limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
-        publisher = AsyncPublisherClient(
-            publisher_options=PublisherOptions(flow_control=limits), endpoint=server.endpoint
-        )
-        futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
-        await publisher.close(0.1)
-        for future in futures:
-            with pytest.raises(PublisherClosed):
-                await future
-
-    asyncio.run(main())
+    server.gate.clear()
+    limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
+    publisher = AsyncPublisherClient(
+        publisher_options=PublisherOptions(flow_control=limits), endpoint=server.endpoint
+    )
+    futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
+    await publisher.close(0.1)
+    for future in futures:
+        with pytest.raises(PublisherClosed):
+            await future
 
 
 @pytest.mark.parametrize("stops_first", [False, True])
@@ -146,46 +122,38 @@ def test_async_publisher_close_sends_messages_that_wait_for_room(
     }
 
 
-def test_async_publisher_close_that_gives_up_reports_the_messages_that_wait_for_room(
+async def test_async_publisher_close_that_gives_up_reports_the_messages_that_wait_for_room(
     server: PublishServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error and the log have the numbers of unsent and unconfirmed messages."""
-
-    async def main() -> None:
-        server.gate.clear()
-        limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
-        publisher = AsyncPublisherClient(
-            publisher_options=PublisherOptions(flow_control=limits), endpoint=server.endpoint
-        )
-        futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
-        await asyncio.to_thread(server.wait_for_calls, 1)
-        await publisher.close(0.1)
-        for future in futures:
-            with pytest.raises(PublisherClosed, match="2 messages were not sent, and 1 were sent"):
-                await future
-        assert publisher.statistics().failed == 3
-        # A second close has nothing to wait for.
-        await publisher.close()
-
-    asyncio.run(main())
+    server.gate.clear()
+    limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
+    publisher = AsyncPublisherClient(
+        publisher_options=PublisherOptions(flow_control=limits), endpoint=server.endpoint
+    )
+    futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
+    await asyncio.to_thread(server.wait_for_calls, 1)
+    await publisher.close(0.1)
+    for future in futures:
+        with pytest.raises(PublisherClosed, match="2 messages were not sent, and 1 were sent"):
+            await future
+    assert publisher.statistics().failed == 3
+    # A second close has nothing to wait for.
+    await publisher.close()
     assert "2 messages were not sent, and 1 were sent but not confirmed" in caplog.text
 
 
-def test_async_publisher_close_does_not_block_the_event_loop(server: PublishServer) -> None:
+async def test_async_publisher_close_does_not_block_the_event_loop(server: PublishServer) -> None:
     """Other tasks run while it waits for the server."""
-
-    async def main() -> None:
-        server.gate.clear()
-        publisher = AsyncPublisherClient(endpoint=server.endpoint)
-        future = publisher.publish(TOPIC, b"x")
-        closing = asyncio.create_task(publisher.close())
-        await asyncio.to_thread(server.wait_for_calls, 1)
-        assert not closing.done()
-        server.gate.set()
-        await closing
-        assert await future == "1"
-
-    asyncio.run(main())
+    server.gate.clear()
+    publisher = AsyncPublisherClient(endpoint=server.endpoint)
+    future = publisher.publish(TOPIC, b"x")
+    closing = asyncio.create_task(publisher.close())
+    await asyncio.to_thread(server.wait_for_calls, 1)
+    assert not closing.done()
+    server.gate.set()
+    await closing
+    assert await future == "1"
 
 
 def test_a_publish_future_may_be_awaited_on_two_event_loops(server: PublishServer) -> None:
@@ -209,13 +177,11 @@ def test_a_publish_future_may_be_awaited_on_two_event_loops(server: PublishServe
     asyncio.run(publisher.close())
 
 
-def test_the_async_publisher_manages_topics_through_its_admin_client(emulator: Emulator) -> None:
+async def test_the_async_publisher_manages_topics_through_its_admin_client(
+    emulator: Emulator,
+) -> None:
     """The calls block, so they belong on a thread."""
-
-    async def main() -> None:
-        async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
-            topic = publisher.topic_path("project-1", "invoices")
-            await asyncio.to_thread(publisher.admin.create_topic, name=topic)
-            assert await publisher.publish(topic, b"x")
-
-    asyncio.run(main())
+    async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
+        topic = publisher.topic_path("project-1", "invoices")
+        await asyncio.to_thread(publisher.admin.create_topic, name=topic)
+        assert await publisher.publish(topic, b"x")

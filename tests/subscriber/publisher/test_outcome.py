@@ -134,42 +134,34 @@ def test_a_publish_done_callback_that_raises_is_logged(caplog: pytest.LogCapture
     assert "of a future raised" in caplog.text
 
 
-def test_many_tasks_can_await_one_publish_future() -> None:
+async def test_many_tasks_can_await_one_publish_future() -> None:
     """Any number of tasks may wait, and a cancelled one affects no other."""
+    outcome = Outcome()
+    first, second = PublishFuture(outcome, 0), PublishFuture(outcome, 1)
 
-    async def main() -> None:
-        outcome = Outcome()
-        first, second = PublishFuture(outcome, 0), PublishFuture(outcome, 1)
+    async def wait(future: PublishFuture) -> str:
+        return await future
 
-        async def wait(future: PublishFuture) -> str:
-            return await future
-
-        tasks = [asyncio.create_task(wait(one)) for one in (first, second, second)]
-        await asyncio.sleep(0)
-        tasks[1].cancel()
-        threading.Thread(target=lambda: resolve(outcome, "1", "2")).start()
-        assert await tasks[0] == "1"
-        assert await tasks[2] == "2"
-        with pytest.raises(asyncio.CancelledError):
-            await tasks[1]
-        assert await first == "1"
-        assert await asyncio.wrap_future(second) == "2"
-
-    asyncio.run(main())
+    tasks = [asyncio.create_task(wait(one)) for one in (first, second, second)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    threading.Thread(target=lambda: resolve(outcome, "1", "2")).start()
+    assert await tasks[0] == "1"
+    assert await tasks[2] == "2"
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[1]
+    assert await first == "1"
+    assert await asyncio.wrap_future(second) == "2"
 
 
-def test_awaiting_a_failed_publish_future_raises_its_error() -> None:
+async def test_awaiting_a_failed_publish_future_raises_its_error() -> None:
     """The await ends with the error of the request."""
-
-    async def main() -> None:
-        outcome = Outcome()
-        waiting = asyncio.ensure_future(PublishFuture(outcome, 0))
-        await asyncio.sleep(0)
-        resolve(outcome, error=ValueError("no"))
-        with pytest.raises(ValueError, match="no"):
-            await waiting
-
-    asyncio.run(main())
+    outcome = Outcome()
+    waiting = asyncio.ensure_future(PublishFuture(outcome, 0))
+    await asyncio.sleep(0)
+    resolve(outcome, error=ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        await waiting
 
 
 def test_the_repr_of_a_publish_future_shows_its_state() -> None:

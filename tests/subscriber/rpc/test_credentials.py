@@ -477,17 +477,13 @@ def test_every_kind_of_call_sends_the_token(
         future.result(TIMEOUT)
 
 
-def test_an_async_client_sends_the_token_argument(
+async def test_an_async_client_sends_the_token_argument(
     guarded: Emulator, publish: Callable[[], object]
 ) -> None:
     """A client that finds the token in the environment works too."""
     publish()
-
-    async def main() -> None:
-        async with AsyncSubscriberClient(endpoint=guarded.endpoint, token=TOKEN) as client:
-            assert len(await client.fetch(SUBSCRIPTION)) == 1
-
-    asyncio.run(main())
+    async with AsyncSubscriberClient(endpoint=guarded.endpoint, token=TOKEN) as client:
+        assert len(await client.fetch(SUBSCRIPTION)) == 1
 
 
 def test_calls_without_the_brokers_token_are_unauthenticated(

@@ -159,116 +159,97 @@ def test_all_watches_of_a_client_share_one_separate_connection(
 # ---- event loops -------------------------------------------------------------------------------
 
 
-def run(main: Any, emulator: Emulator) -> None:
-    async def inside() -> None:
-        async with AsyncSubscriberClient(endpoint=emulator.endpoint) as client:
-            await asyncio.wait_for(main(client), TIMEOUT)
-
-    asyncio.run(inside())
+@pytest.fixture
+def loop_client(emulator: Emulator) -> AsyncSubscriberClient:
+    return AsyncSubscriberClient(endpoint=emulator.endpoint)
 
 
 @pytest.mark.usefixtures("client")
-def test_an_async_for_loop_receives_watch_frames(emulator: Emulator) -> None:
+async def test_an_async_for_loop_receives_watch_frames(loop_client: AsyncSubscriberClient) -> None:
     """Leaving the loop ends the watch."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        stream = client.watch({NEWS: 0}, max_messages=1)
-        frames = aiter(stream)
-        kinds = [type(await anext(frames)) for _ in range(4)]
-        assert kinds == [Opened, Records, Records, CaughtUp]
-        future = stream.future
-        assert future.running()
-        await frames.aclose()
-        assert future.result() is True
-        assert "projects" not in future.resume_token
-        assert future.resume_token
-
-    run(main, emulator)
+    stream = loop_client.watch({NEWS: 0}, max_messages=1)
+    frames = aiter(stream)
+    kinds = [type(await anext(frames)) for _ in range(4)]
+    assert kinds == [Opened, Records, Records, CaughtUp]
+    future = stream.future
+    assert future.running()
+    await frames.aclose()
+    assert future.result() is True
+    assert "projects" not in future.resume_token
+    assert future.resume_token
 
 
 @pytest.mark.usefixtures("client")
-def test_an_async_for_loop_that_takes_no_frame_pauses_the_watch_reader(emulator: Emulator) -> None:
+async def test_an_async_for_loop_that_takes_no_frame_pauses_the_watch_reader(
+    loop_client: AsyncSubscriberClient,
+) -> None:
     """Each frame is read when the loop asks for it. A frame that was not taken is not handled."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        stream = client.watch({NEWS: 0}, max_messages=1)
-        frames = aiter(stream)
-        await anext(frames)
-        first = await anext(frames)
-        assert isinstance(first, Records)
-        token = stream.future.resume_token
-        await asyncio.sleep(0.05)
-        assert stream.future.resume_token == token
-        second = await anext(frames)
-        assert isinstance(second, Records)
-        assert second.to_seq == 2
-        await asyncio.to_thread(eventually, lambda: stream.future.resume_token != token)
-        await frames.aclose()
-
-    run(main, emulator)
+    stream = loop_client.watch({NEWS: 0}, max_messages=1)
+    frames = aiter(stream)
+    await anext(frames)
+    first = await anext(frames)
+    assert isinstance(first, Records)
+    token = stream.future.resume_token
+    await asyncio.sleep(0.05)
+    assert stream.future.resume_token == token
+    second = await anext(frames)
+    assert isinstance(second, Records)
+    assert second.to_seq == 2
+    await asyncio.to_thread(eventually, lambda: stream.future.resume_token != token)
+    await frames.aclose()
 
 
-def test_an_async_watch_loop_raises_the_error_that_ends_the_watch(emulator: Emulator) -> None:
+async def test_an_async_watch_loop_raises_the_error_that_ends_the_watch(
+    loop_client: AsyncSubscriberClient,
+) -> None:
     """The future's result raises the same error."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        with pytest.raises(NotFound):
-            await anext(aiter(client.watch({NEWS: 0})))
-
-    run(main, emulator)
+    with pytest.raises(NotFound):
+        await anext(aiter(loop_client.watch({NEWS: 0})))
 
 
 @pytest.mark.usefixtures("client")
-def test_closing_a_watch_ends_its_async_loop_without_error(emulator: Emulator) -> None:
+async def test_closing_a_watch_ends_its_async_loop_without_error(
+    loop_client: AsyncSubscriberClient,
+) -> None:
     """The loop ends without an error. Only one loop may use a stream at a time."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        stream = client.watch({NEWS: 0})
-        with pytest.raises(RuntimeError, match="has not started"):
-            _ = stream.future
-        async for frame in stream:
-            if isinstance(frame, Opened):
-                with pytest.raises(RuntimeError, match="another iteration"):
-                    await anext(aiter(stream))
-            if isinstance(frame, CaughtUp):
-                stream.future.cancel()
-
-    run(main, emulator)
+    stream = loop_client.watch({NEWS: 0})
+    with pytest.raises(RuntimeError, match="has not started"):
+        _ = stream.future
+    async for frame in stream:
+        if isinstance(frame, Opened):
+            with pytest.raises(RuntimeError, match="another iteration"):
+                await anext(aiter(stream))
+        if isinstance(frame, CaughtUp):
+            stream.future.cancel()
 
 
 @pytest.mark.usefixtures("client")
 @pytest.mark.parametrize("what", ["client", "watch", "client, blocking"])
-def test_an_async_watch_loop_may_close_its_own_watch(emulator: Emulator, what: str) -> None:
+async def test_an_async_watch_loop_may_close_its_own_watch(
+    loop_client: AsyncSubscriberClient, what: str
+) -> None:
     """The current frame counts as handled then."""
-
-    async def main(client: AsyncSubscriberClient) -> None:
-        stream = client.watch({NEWS: 0})
-        async for frame in stream:
-            assert isinstance(frame, Opened)
-            if what == "client":
-                await client.close()
-            elif what == "watch":
-                assert stream.future.close()
-            else:
-                client.admin.close()
-        assert stream.future.resume_token
-
-    run(main, emulator)
+    stream = loop_client.watch({NEWS: 0})
+    async for frame in stream:
+        assert isinstance(frame, Opened)
+        if what == "client":
+            await loop_client.close()
+        elif what == "watch":
+            assert stream.future.close()
+        else:
+            loop_client.admin.close()
+    assert stream.future.resume_token
 
 
-def test_a_frame_that_an_async_watch_loop_did_not_take_is_not_marked_as_handled() -> None:
+async def test_a_frame_that_an_async_watch_loop_did_not_take_is_not_marked_as_handled() -> None:
     """A frame came while the loop was left. A reader that resumes by the token must get it."""
-
-    async def main() -> None:
-        frame_queue = FrameQueue(asyncio.get_running_loop())
-        giving = asyncio.create_task(asyncio.to_thread(frame_queue.give, TopicDeleted(NEWS)))
-        # The frame is there, and the loop waits no more.
-        await frame_queue.mailbox.wait()
-        frame_queue.close()
-        with pytest.raises(NotTaken):
-            await giving
-
-    asyncio.run(main())
+    frame_queue = FrameQueue(asyncio.get_running_loop())
+    giving = asyncio.create_task(asyncio.to_thread(frame_queue.give, TopicDeleted(NEWS)))
+    # The frame is there, and the loop waits no more.
+    await frame_queue.mailbox.wait()
+    frame_queue.close()
+    with pytest.raises(NotTaken):
+        await giving
 
 
 def test_a_frame_that_no_consumer_takes_ends_the_watch_without_error(
