@@ -63,7 +63,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
     return tmp_path, file.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
 
 
-def test_a_program_beside_it_runs(project: tuple[Path, str]) -> None:
+def test_a_program_beside_a_file_named_like_a_package_runs(project: tuple[Path, str]) -> None:
     """The folder of a script comes first on sys.path."""
     folder, module = project
     (folder / "main.py").write_text(PROGRAM.format(module=module), encoding="utf-8")
@@ -71,7 +71,9 @@ def test_a_program_beside_it_runs(project: tuple[Path, str]) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_pytest_starts_and_its_plugin_works(project: tuple[Path, str]) -> None:
+def test_pytest_starts_in_a_folder_with_files_named_like_a_package(
+    project: tuple[Path, str],
+) -> None:
     """`python -m pytest` puts the current folder on sys.path before plugins are loaded."""
     folder, _ = project
     (folder / "test_it.py").write_text(TEST, encoding="utf-8")
@@ -80,8 +82,8 @@ def test_pytest_starts_and_its_plugin_works(project: tuple[Path, str]) -> None:
 
 
 @pytest.mark.parametrize("package", ["pullstream", "pullstream_emulator"])
-def test_packages_run_as_programs(package: str, tmp_path: Path) -> None:
-    """Both are commands."""
+def test_both_packages_run_as_programs(package: str, tmp_path: Path) -> None:
+    """`python -m` runs their commands."""
     result = run(tmp_path, "-m", package, "--help")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("Usage: pullstream")
@@ -98,6 +100,6 @@ def test_modules_of_the_official_client_have_a_counterpart(module: str, tmp_path
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_the_version_is_the_installed_one() -> None:
-    """The package has it for reports."""
+def test_the_package_version_is_the_installed_one() -> None:
+    """Reports of problems name it."""
     assert pullstream.__version__ == version("pullstream")

@@ -19,7 +19,9 @@ from tests.identifiers import Finding, forbidden_word, in_file, in_python, main
         ("test_a_fate_is_sealed", "fate"), ("PATIENCE", "patience"), ("hurry", "hurry"),
     ],
 )  # fmt: skip
-def test_forbidden_words_are_found_in_every_style(identifier: str, word: str) -> None:
+def test_the_identifier_lint_finds_forbidden_words_in_every_style(
+    identifier: str, word: str
+) -> None:
     assert forbidden_word(identifier) == word
 
 
@@ -36,15 +38,15 @@ def test_forbidden_words_are_found_in_every_style(identifier: str, word: str) ->
         "turn",
     ],
 )
-def test_other_words_are_allowed(identifier: str) -> None:
+def test_the_identifier_lint_allows_other_words(identifier: str) -> None:
     assert forbidden_word(identifier) is None
 
 
-def test_comments_and_texts_are_not_identifiers() -> None:
+def test_the_identifier_lint_ignores_comments_and_strings() -> None:
     assert list(in_python('# fate\n"""hurry"""\nx = "lane"\n')) == []
 
 
-def test_each_use_is_found_with_its_line() -> None:
+def test_the_identifier_lint_finds_each_use_with_its_line() -> None:
     code = "def f(lane: int) -> None:\n    a.patience = lane\n"
     assert list(in_python(code)) == [
         Finding(1, "lane", "lane"),
@@ -53,19 +55,19 @@ def test_each_use_is_found_with_its_line() -> None:
     ]
 
 
-def test_code_in_documentation_is_checked(tmp_path: Path) -> None:
+def test_the_identifier_lint_checks_code_in_documentation(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("A lane.\n\n```python\nlane = (\n```\n\n```sh\nlane\n```\n", encoding="utf-8")
     assert list(in_file(page)) == [Finding(4, "lane", "lane")]
 
 
-def test_the_name_of_a_module_is_checked(tmp_path: Path) -> None:
+def test_the_identifier_lint_checks_the_names_of_modules(tmp_path: Path) -> None:
     module = tmp_path / "head_start.py"
     module.write_text("", encoding="utf-8")
     assert list(in_file(module)) == [Finding(1, "head_start.py", "head_start")]
 
 
-def test_the_program_fails_for_a_finding(
+def test_the_identifier_lint_program_fails_for_a_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad = tmp_path / "good.py", tmp_path / "bad.py"

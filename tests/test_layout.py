@@ -156,14 +156,14 @@ def pyproject() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_each_package_imports_only_those_below_it(package: str) -> None:
+def test_each_package_imports_only_packages_below_it(package: str) -> None:
     """The protocol knows neither side, and neither side knows the other."""
     others = tuple(PACKAGES.keys() - {package} - PACKAGES[package])
     assert [pair for pair in imports_of(package) if is_within(pair[1], others)] == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_neighbours_are_imported_relatively(package: str) -> None:
+def test_modules_of_the_same_folder_are_imported_relatively(package: str) -> None:
     """A full name in an import says that it leaves the folder (ruff bans the dots that would)."""
     assert [
         (file, name)
@@ -203,7 +203,7 @@ def import_graph(package: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_module_imports_itself_through_others(package: str) -> None:
+def test_modules_have_no_import_cycles(package: str) -> None:
     """There are no import cycles, not even of imports for type checkers only."""
     TopologicalSorter(import_graph(package)).prepare()
 
@@ -254,7 +254,7 @@ def part_of(folder: str, module: str) -> str | None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_third_parties_are_imported_only_where_they_are_installed(package: str) -> None:
+def test_third_party_packages_are_imported_only_where_they_are_installed(package: str) -> None:
     """Without any extra everything works except the places that are named as that extra's."""
     known = (*sys.stdlib_module_names, *PACKAGES, *RUNTIME_MODULES)
     assert [
@@ -265,14 +265,14 @@ def test_third_parties_are_imported_only_where_they_are_installed(package: str) 
     ] == []
 
 
-def test_runtime_dependencies_are_the_three(pyproject: dict[str, Any]) -> None:
+def test_the_sdk_has_exactly_three_runtime_dependencies(pyproject: dict[str, Any]) -> None:
     """An installation of the SDK gets these dependencies and their own dependencies only."""
     requirements = pyproject["project"]["dependencies"]
     names = [re.split(r"[^A-Za-z0-9-]", requirement, maxsplit=1)[0] for requirement in requirements]
     assert sorted(names) == sorted(RUNTIME_DEPENDENCIES)
 
 
-def test_packages_with_code_are_those_that_are_shipped(pyproject: dict[str, Any]) -> None:
+def test_source_roots_contain_exactly_the_shipped_packages(pyproject: dict[str, Any]) -> None:
     """A source root holds the packages that the wheel has, and no other code."""
     roots = SOURCE_ROOTS.values()
     expected = {f"{root}/{package}" for package, root in SOURCE_ROOTS.items()}
@@ -283,12 +283,12 @@ def test_packages_with_code_are_those_that_are_shipped(pyproject: dict[str, Any]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_each_package_tells_that_it_is_typed(package: str) -> None:
+def test_each_package_has_a_py_typed_file(package: str) -> None:
     """Type checkers look into an installed package only when this file is there."""
     assert (ROOT / SOURCE_ROOTS[package] / package / "py.typed").is_file()
 
 
-def test_entry_points_exist(pyproject: dict[str, Any]) -> None:
+def test_every_declared_entry_point_can_be_loaded(pyproject: dict[str, Any]) -> None:
     """Each command and plugin that pyproject.toml names can be loaded."""
     project = pyproject["project"]
     groups = [project["scripts"], *project["entry-points"].values()]
@@ -298,21 +298,21 @@ def test_entry_points_exist(pyproject: dict[str, Any]) -> None:
         assert not attribute or callable(getattr(loaded, attribute)), target
 
 
-def test_nothing_hides_a_package() -> None:
+def test_no_file_hides_a_package_on_sys_path() -> None:
     """A script's folder is first on sys.path, so a pullstream.py there would hide the package."""
     beside = python_files("samples", "tests", "docs")
     folders = [path.parent for path in beside if path.name == "__init__.py"]
     assert [path for path in [*beside, *folders] if path.stem in PACKAGES] == []
 
 
-def test_names_say_what_a_module_is_for() -> None:
+def test_no_module_has_a_meaningless_name() -> None:
     """No module has a name that attracts unrelated code."""
     paths = python_files(*SOURCE_ROOTS.values(), "samples", "tests", "docs")
     parts = {part for path in paths for part in path.relative_to(ROOT).with_suffix("").parts}
     assert parts & MEANINGLESS == set()
 
 
-def test_top_level_holds_what_it_should() -> None:
+def test_the_repository_root_has_only_the_intended_files() -> None:
     """Newcomers see the root first, so additions to it must be intended."""
     # Tracked files only: notes of a developer are no addition.
     command = ["git", "ls-files", "--cached"]
@@ -327,14 +327,14 @@ def test_top_level_holds_what_it_should() -> None:
 
 
 @pytest.mark.xdist_group("layout")
-def test_a_group_of_tests_stays_in_one_process(request: pytest.FixtureRequest) -> None:
+def test_an_xdist_group_of_tests_runs_in_one_process(request: pytest.FixtureRequest) -> None:
     """The plugin adds the group to the end of the test id for the distributing process."""
     if not request.config.getoption("loadgroup", False):
         pytest.skip("not in one of several processes of `make test`")
     assert request.node.nodeid.endswith("@layout")
 
 
-def test_constraints_name_versions_of_an_index() -> None:
+def test_constraints_name_versions_and_no_urls() -> None:
     """A URL would tie the environment to one machine or registry."""
     lines = (ROOT / ".ci/constraints.txt").read_text().splitlines()
     pins = [line for line in lines if not line.startswith("#")]

@@ -58,7 +58,7 @@ def imported(program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows needs no imitation")
-def test_no_module_imports_a_posix_only_module_at_import() -> None:
+def test_no_module_imports_a_posix_only_module_at_import_time() -> None:
     done = imported(PROGRAM)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 300
@@ -66,7 +66,7 @@ def test_no_module_imports_a_posix_only_module_at_import() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows needs no imitation")
 @pytest.mark.parametrize("line", ["import fcntl", "import os; os.register_at_fork"])
-def test_a_posix_only_import_would_be_found(line: str) -> None:
+def test_the_check_finds_a_posix_only_import(line: str) -> None:
     planted = f"""
 exec({line!r}, {{"__name__": "pullstream.planted"}})
 """

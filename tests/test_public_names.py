@@ -101,7 +101,7 @@ print(json.dumps({"seconds": seconds, "modules": sorted(sys.modules)}))
 
 
 @pytest.mark.parametrize("package", PUBLIC_NAMES)
-def test_package_offers_its_public_names_and_no_others(package: str) -> None:
+def test_a_package_offers_exactly_its_public_names(package: str) -> None:
     """Each public name is in the table above and in __all__."""
     module = importlib.import_module(package)
     assert set(module.__all__) == PUBLIC_NAMES[package]
@@ -109,12 +109,12 @@ def test_package_offers_its_public_names_and_no_others(package: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES_IN_MODULES)
-def test_module_has_its_public_names(name: str) -> None:
-    """These are imported from the module itself."""
+def test_a_module_has_its_documented_public_names(name: str) -> None:
+    """The names are imported from the module itself."""
     assert NAMES_IN_MODULES[name] <= vars(importlib.import_module(name)).keys()
 
 
-def test_what_stays_with_googles_package_is_said() -> None:
+def test_accessing_a_name_that_only_google_s_package_has_explains_this() -> None:
     """A program whose imports are exchanged gets this error first."""
     subscriber: Any = importlib.import_module("pullstream")
     with pytest.raises(AttributeError, match=r"PublisherAsyncClient.*google\.cloud\.pubsub_v1"):
@@ -123,7 +123,7 @@ def test_what_stays_with_googles_package_is_said() -> None:
         _ = subscriber.Nothing
 
 
-def test_importing_the_subscriber_is_light() -> None:
+def test_importing_the_subscriber_is_fast_and_loads_no_unneeded_module() -> None:
     """The import is fast and loads no module that a subscribing program may never need."""
     command = [sys.executable, "-c", MEASURE_IMPORT]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout

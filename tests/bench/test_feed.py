@@ -20,7 +20,7 @@ def wire_to(feed: Feed) -> Iterator[Wire]:
         yield wire
 
 
-def test_a_full_window_waits_until_something_is_given_back() -> None:
+def test_a_full_benchmark_window_waits_until_room_is_returned() -> None:
     """A response may exceed the window, which then waits."""
 
     async def fill() -> None:
@@ -36,7 +36,7 @@ def test_a_full_window_waits_until_something_is_given_back() -> None:
     asyncio.run(asyncio.wait_for(fill(), 10))
 
 
-def test_messages_have_the_form_that_was_asked_for() -> None:
+def test_benchmark_feed_messages_have_the_requested_form() -> None:
     """The form is the size, the keys, and the number in each response."""
     with wire_to(Feed(per_response=5, size=300, keys=2, exactly_once=True)) as wire:
         response = wire.stream(max_outstanding_messages=5).next()
@@ -48,7 +48,7 @@ def test_messages_have_the_form_that_was_asked_for() -> None:
     assert properties.exactly_once_delivery_enabled
 
 
-def test_acknowledged_and_nacked_messages_make_room() -> None:
+def test_acks_and_nacks_make_room_in_the_window_of_a_benchmark_feed() -> None:
     """An extension makes no room."""
     with wire_to(Feed(per_response=10)) as wire:
         stream = wire.stream(max_outstanding_messages=20)
@@ -60,7 +60,7 @@ def test_acknowledged_and_nacked_messages_make_room() -> None:
     assert not set(first) & set(again)
 
 
-def test_each_subscription_has_a_stream_and_a_window_of_its_own() -> None:
+def test_each_subscription_of_a_benchmark_feed_has_its_own_window() -> None:
     """Unread or unsettled messages of one subscription do not block another."""
     with wire_to(Feed(per_response=10)) as wire:
         other = wire.stream(subscription=f"{SUBSCRIPTION}-2", max_outstanding_messages=10)
@@ -70,7 +70,7 @@ def test_each_subscription_has_a_stream_and_a_window_of_its_own() -> None:
         stream.messages(10)
 
 
-def test_a_total_is_sent_to_each_stream_which_then_stays_open() -> None:
+def test_a_benchmark_feed_sends_its_total_to_each_stream_and_keeps_it_open() -> None:
     """A client whose stream ended would open another and get all messages again."""
     with wire_to(Feed(per_response=10, total=40)) as wire:
         for name in (f"{SUBSCRIPTION}-2", SUBSCRIPTION):
@@ -81,7 +81,7 @@ def test_a_total_is_sent_to_each_stream_which_then_stays_open() -> None:
         assert stream.call.is_active()
 
 
-def test_a_total_that_is_no_multiple_of_a_response_is_refused() -> None:
+def test_a_benchmark_total_that_is_no_multiple_of_a_response_is_refused() -> None:
     """The total is not rounded."""
     with (
         pytest.raises(NotStarted, match="did not start"),
@@ -90,7 +90,7 @@ def test_a_total_that_is_no_multiple_of_a_response_is_refused() -> None:
         pass
 
 
-def test_a_program_that_ends_at_once_is_not_waited_for() -> None:
+def test_a_benchmark_program_that_ends_at_once_is_reported_without_waiting() -> None:
     """The end is noticed long before the time limit of a slow program."""
     with pytest.raises(NotStarted), running(["false"], "ready"):
         pass

@@ -31,13 +31,13 @@ def rates(*values: float) -> list[dict[str, float]]:
     return [{"rate": value} for value in values]
 
 
-def test_a_spread_is_half_the_range_by_the_median() -> None:
+def test_a_benchmark_spread_is_half_the_range_divided_by_the_median() -> None:
     """The spread has the usual meaning of ±."""
     assert Summary.of([80.0, 100.0, 130.0]) == Summary(100.0, 0.25)
     assert Summary.of([]) is None
 
 
-def test_a_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
+def test_a_benchmark_ratio_is_the_median_of_the_ratios_of_the_rounds() -> None:
     """The ratio of the medians would not do. A slow moment of the machine affects both alike."""
     rounds = {OURS: rates(100, 400, 1000), OFFICIAL: rates(50, 10, 100)}
     outcome = judge(Row("rate", against=OFFICIAL, at_least=10), rounds)
@@ -46,7 +46,7 @@ def test_a_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
     assert outcome.met is True
 
 
-def test_of_a_figure_that_should_be_small_the_smaller_is_the_better() -> None:
+def test_a_lower_latency_is_a_higher_benchmark_ratio() -> None:
     """A latency of a third is a ratio of three."""
     rounds = {OURS: [{"p50_ms": 2.0}], OFFICIAL: [{"p50_ms": 6.0}]}
     outcome = judge(Row("p50_ms", against=OFFICIAL, at_least=3.1), rounds)
@@ -64,14 +64,14 @@ def test_of_a_figure_that_should_be_small_the_smaller_is_the_better() -> None:
         (Row("rows", at_least=6.1), False),
     ],
 )
-def test_a_limit_or_floor_without_a_peer_bounds_the_figure_itself(row: Row, met: bool) -> None:
-    """A failed round misses it."""
+def test_a_benchmark_limit_without_a_peer_bounds_the_figure_itself(row: Row, met: bool) -> None:
+    """A failed round misses the limit."""
     assert judge(row, {OURS: [{row.figure: 6.0}]}).met is met
     assert judge(row, {OURS: [{row.figure: 6.0}, {}]}).met is False
     assert judge(row, {OURS: [{}, {row.figure: 6.0}]}).met is False
 
 
-def test_a_round_that_failed_is_a_floor_missed() -> None:
+def test_a_failed_benchmark_round_misses_its_floor() -> None:
     """Either client may have failed. The ratio uses the rounds in which both have figures."""
     row = Row("rate", against=OFFICIAL, at_least=10)
     for rounds in (
@@ -84,21 +84,21 @@ def test_a_round_that_failed_is_a_floor_missed() -> None:
         assert outcome.met is False
 
 
-def test_a_peer_that_is_not_there_leaves_a_floor_open() -> None:
+def test_a_missing_benchmark_peer_leaves_a_floor_undecided() -> None:
     """The floor is neither met nor missed."""
     outcome = judge(Row("rate", against=OFFICIAL, at_least=10), {OURS: rates(100)})
     assert outcome.ratio is None
     assert outcome.met is None
 
 
-def test_growth_is_the_last_tenth_by_the_second() -> None:
+def test_memory_growth_is_the_last_tenth_of_a_run_divided_by_the_second() -> None:
     """The first memory of a process, and the memory in between, do not count."""
     memory = [(5, 1.0), (15, 10.0), (20, 12.0), (50, 99.0), (95, 11.0), (100, 22.0)]
     assert growth(memory, 100) == {"growth": 1.5}
     assert growth(memory[:4], 100) == {}
 
 
-def test_every_row_names_a_run_of_its_case_and_a_known_figure() -> None:
+def test_every_benchmark_row_names_a_run_of_its_case_and_a_known_figure() -> None:
     """Every run names a known client. A mistake is found before an hour of measuring."""
     for case in CASES:
         for row in case.rows:
@@ -124,7 +124,7 @@ def test_every_row_names_a_run_of_its_case_and_a_known_figure() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-def test_a_counter_loses_nothing_under_many_threads_and_many_looks() -> None:
+def test_a_benchmark_counter_loses_nothing_with_many_threads_and_reads() -> None:
     """Reading the counter changes nothing in it."""
 
     class Acknowledged:

@@ -33,7 +33,7 @@ def results(ratio: float) -> Results:
     }
 
 
-def test_the_page_gets_a_new_table_and_keeps_its_prose(tmp_path: Path) -> None:
+def test_a_benchmark_page_gets_a_new_table_and_keeps_its_prose(tmp_path: Path) -> None:
     """Writing twice leaves one table."""
     page = tmp_path / "page.md"
     page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
@@ -46,7 +46,7 @@ def test_the_page_gets_a_new_table_and_keeps_its_prose(tmp_path: Path) -> None:
     assert "15.0 x" not in text
 
 
-def test_a_page_without_its_comments_is_refused(tmp_path: Path) -> None:
+def test_a_benchmark_page_without_its_table_comments_is_refused(tmp_path: Path) -> None:
     """An unchanged page would hide the problem."""
     page = tmp_path / "page.md"
     page.write_text("nothing here")
@@ -54,13 +54,13 @@ def test_a_page_without_its_comments_is_refused(tmp_path: Path) -> None:
         write_docs(page, CASES, results(15), {})
 
 
-def test_the_page_in_docs_can_be_written() -> None:
+def test_the_benchmark_page_in_docs_can_be_written() -> None:
     """The page has each of the two comments once."""
     text = run.PAGE.read_text(encoding="utf-8")
     assert (text.count(BEGIN), text.count(END)) == (1, 1)
 
 
-def test_a_missed_floor_is_marked_in_the_table() -> None:
+def test_a_missed_benchmark_floor_is_marked_in_the_table() -> None:
     """The mark is a word because the page has no colours."""
     (line,) = (
         line
@@ -70,7 +70,7 @@ def test_a_missed_floor_is_marked_in_the_table() -> None:
     assert "| 15.0 x | ≥ 50 x **missed** |" in line
 
 
-def test_floors_decide_the_exit_status_if_asked_for(tmp_path: Path) -> None:
+def test_missed_benchmark_floors_set_the_exit_status_on_request(tmp_path: Path) -> None:
     """Stored results can be shown and judged again without measuring."""
     for ratio, status in ((1.0, 1), (1000.0, 0)):
         kept = tmp_path / "kept.json"
@@ -80,12 +80,12 @@ def test_floors_decide_the_exit_status_if_asked_for(tmp_path: Path) -> None:
         assert run.main(named) == 0
 
 
-def test_a_case_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_benchmark_case_is_an_error() -> None:
     """Otherwise an empty measurement would look like success."""
     assert run.main(["--case", "no such case", "--check"]) == 2
 
 
-def test_the_picture_shows_every_ratio_to_the_official_client_that_has_a_floor() -> None:
+def test_the_benchmark_chart_shows_every_ratio_with_a_floor() -> None:
     """Each ratio has one bar, one tick and one value, and a missed one has another colour."""
     shown = bars(CASES, results(15))
     tree = ElementTree.fromstring(draw(CASES, results(15)))
@@ -107,7 +107,7 @@ def test_the_picture_shows_every_ratio_to_the_official_client_that_has_a_floor()
     assert values == ["15.0"] * len(shown)
 
 
-def test_the_picture_brings_its_own_ground() -> None:
+def test_the_benchmark_chart_has_its_own_background() -> None:
     """A page may be dark while the system is light, so dark text would be on black."""
     tree = ElementTree.fromstring(draw(CASES, results(15)))
     first = next(one for one in tree if one.tag in (f"{SVG}rect", f"{SVG}text"))
@@ -118,14 +118,14 @@ def test_the_picture_brings_its_own_ground() -> None:
     )
 
 
-def test_equal_factors_are_equal_lengths() -> None:
+def test_equal_factors_have_equal_lengths_in_the_benchmark_chart() -> None:
     """The axis is logarithmic, and the largest value is inside the picture."""
     scale = Scale.over([Bar("", "", 200.0, 10.0, True)])
     assert scale.x(10) - scale.x(1) == pytest.approx(scale.x(100) - scale.x(10))
     assert scale.x(1) < scale.x(200) < 800
 
 
-def test_a_bar_below_one_goes_to_the_left_of_it() -> None:
+def test_a_benchmark_bar_below_one_extends_to_the_left() -> None:
     """Figures below the official client's are visible as such."""
     slow = draw(CASES, results(0.5))
     one = re.search(r'class="one" d="M([\d.]+),', slow)
@@ -137,7 +137,7 @@ def test_a_bar_below_one_goes_to_the_left_of_it() -> None:
         assert float(x) + float(width) == pytest.approx(float(one[1]), abs=0.2)
 
 
-def test_nothing_to_draw_is_an_error() -> None:
+def test_a_benchmark_chart_without_ratios_is_an_error() -> None:
     """The docs must not get an empty picture."""
     with pytest.raises(ValueError, match="no ratio"):
         draw([], {})

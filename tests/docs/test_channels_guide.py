@@ -26,7 +26,7 @@ def topic(pubsub_emulator: Emulator) -> str:
     return TOPIC
 
 
-def test_the_listener_hears_its_key(
+def test_the_listener_of_the_channels_guide_receives_its_key(
     pubsub_emulator: Emulator, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names: dict[str, Any] = {"topic": topic}
@@ -45,7 +45,9 @@ def test_the_listener_hears_its_key(
     names["client"].close()
 
 
-def test_the_second_program_keeps_the_newest_only(pubsub_emulator: Emulator, topic: str) -> None:
+def test_the_second_program_of_the_channels_guide_keeps_the_newest_only(
+    pubsub_emulator: Emulator, topic: str
+) -> None:
     """While there is no poll, one message of a key is kept."""
     held = pubsub_emulator.faults.drop("Poll")
     names: dict[str, Any] = {"topic": topic}
@@ -59,8 +61,8 @@ def test_the_second_program_keeps_the_newest_only(pubsub_emulator: Emulator, top
     names["client"].close()
 
 
-def test_a_server_becomes_a_publisher() -> None:
-    """Its channels need no declaration."""
+def test_the_channels_guide_makes_a_server_a_publisher() -> None:
+    """The channels need no declaration."""
     names: dict[str, Any] = {}
     exec(PUBLISH, names)
     publisher = names["publisher"]

@@ -30,8 +30,8 @@ def block(language: str) -> str:
     return str(found)
 
 
-def test_every_parameter_is_described() -> None:
-    """And no other one."""
+def test_the_console_guide_describes_every_parameter() -> None:
+    """No other parameter is described."""
     rows = dict(re.findall(r"^\| `(\w+)` \| ([\w, ]+) \|", TEXT, re.MULTILINE))
     described = {
         call: {name for name, calls in rows.items() if call in calls.split(", ")}
@@ -48,7 +48,7 @@ def test_every_parameter_is_described() -> None:
     assert f"({DEFAULT_MESSAGES}, at most" in TEXT
 
 
-def test_the_requests_are_answered_as_printed() -> None:
+def test_the_requests_of_the_console_guide_are_answered_as_printed() -> None:
     """The JSON has the fields of an event."""
     with Emulator(rest=True) as emulator:
         RestClient(emulator.endpoint).create()

@@ -13,10 +13,10 @@ from pullstream_emulator.engine.settings.durability import LABEL, Durability
 GUIDE = (Path(__file__).parents[2] / "docs" / "durability.md").read_text(encoding="utf-8")
 
 
-def test_what_its_program_makes_is_there_afterwards(
+def test_the_program_of_the_durability_guide_creates_durable_resources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the requested durability class."""
+    """The topic has the requested durability class."""
     monkeypatch.chdir(tmp_path)
     (program,) = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     exec(program, {})
@@ -25,7 +25,7 @@ def test_what_its_program_makes_is_there_afterwards(
     assert topic.labels[LABEL] == "fsync"
 
 
-def test_every_class_stands_in_the_table() -> None:
+def test_the_durability_guide_lists_every_durability_class() -> None:
     """The names are those of the option and the label."""
     named = re.findall(r"^\| `(\w+)`", GUIDE, re.MULTILINE)
     assert named == [each.value for each in Durability]

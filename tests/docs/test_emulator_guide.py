@@ -32,14 +32,14 @@ def rows() -> list[Row]:
 CLAIMS = [row for row in rows() if row.ours.startswith(("yes", "partly"))]
 
 
-def test_the_table_is_read() -> None:
+def test_the_emulator_guide_has_a_readable_table_of_claims() -> None:
     """Otherwise a rewritten page could pass because no row is found."""
     assert len(CLAIMS) > 30
     assert {"yes", "stored"} <= {row.ours for row in rows()}
 
 
 @pytest.mark.parametrize("row", CLAIMS, ids=lambda row: row.feature)
-def test_every_claim_names_a_test(row: Row) -> None:
+def test_every_claim_of_the_emulator_guide_names_an_existing_test(row: Row) -> None:
     """The test must exist under that name."""
     named = re.fullmatch(r"(?P<file>[\w/]+\.py)::(?P<test>test_\w+)", row.test)
     assert named, f"{row.feature}: {row.test!r} names no test"
@@ -49,6 +49,6 @@ def test_every_claim_names_a_test(row: Row) -> None:
     }
 
 
-def test_the_example_runs() -> None:
+def test_the_example_of_the_emulator_guide_runs() -> None:
     (example,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     exec(compile(example, PAGE.name, "exec"), {})

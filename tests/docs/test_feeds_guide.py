@@ -27,7 +27,7 @@ def first_cells(head: str) -> set[str]:
     return {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
-def test_its_program_prints_what_it_says(
+def test_the_program_of_the_feeds_guide_prints_its_documented_output(
     pubsub_emulator: Emulator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The output of each step is checked. A watch may print its part later."""
@@ -50,7 +50,7 @@ def test_its_program_prints_what_it_says(
         names["client"].close()
 
 
-def test_its_commands_do_what_they_should(pubsub_emulator: Emulator) -> None:
+def test_the_commands_of_the_feeds_guide_work(pubsub_emulator: Emulator) -> None:
     """The commands run one after the other."""
     (block,) = re.findall(r"^```console\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     results = {}
@@ -63,19 +63,19 @@ def test_its_commands_do_what_they_should(pubsub_emulator: Emulator) -> None:
     assert sorted(results["watch", "news"].lines) == ["again", "again", "hello", "world"]
 
 
-def test_every_frame_stands_in_its_table() -> None:
+def test_the_feeds_guide_lists_every_frame() -> None:
     """The table has no other frame."""
     assert first_cells("| frame | |") == {kind.__name__ for kind in Frame.__args__}
 
 
-def test_every_reason_stands_in_its_table() -> None:
+def test_the_feeds_guide_lists_every_gap_reason() -> None:
     """The table has the reasons that a broker sends."""
     assert first_cells("| reason | the messages |") == {reason.name for reason in GapReason} - {
         GapReason.UNKNOWN.name
     }
 
 
-def test_every_setting_stands_in_its_table() -> None:
+def test_the_feeds_guide_lists_every_setting() -> None:
     """The names are those that `config` accepts."""
     assert first_cells("| setting | default | |") == {
         field.name for field in feeds.FeedConfig.DESCRIPTOR.fields

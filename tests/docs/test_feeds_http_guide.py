@@ -52,7 +52,7 @@ def compact(text: str) -> str:
     return fixed(json.dumps(json.loads(text), separators=(",", ":")))
 
 
-def test_its_commands_print_what_it_says() -> None:
+def test_the_commands_of_the_feeds_http_guide_print_their_documented_output() -> None:
     """The commands run with curl one after the other, and the broker's records do not expire."""
     if shutil.which("curl") is None:
         missing("curl", "the guide's commands need curl")
@@ -96,7 +96,7 @@ def check_stream(command: str, environment: Mapping[str, str], told: str) -> Non
         curl.communicate()
 
 
-def test_it_has_every_endpoint() -> None:
+def test_the_feeds_http_guide_has_every_endpoint() -> None:
     """Each endpoint has its verb and its path."""
     paths = {
         f"{each.verb} {each.path.pattern.replace('([^/]+)', 'NAME')}" for each in ENDPOINTS
@@ -122,14 +122,14 @@ def test_it_has_every_endpoint() -> None:
         ("Routers", routers.RouterBody.__struct_fields__),
     ],
 )
-def test_it_has_every_field(heading: str, fields: tuple[str, ...]) -> None:
+def test_the_feeds_http_guide_has_every_field(heading: str, fields: tuple[str, ...]) -> None:
     """Each field is in the section of its object."""
     section = GUIDE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     named = set(re.findall(r"[a-z_]+", section))
     assert set(fields) - named == set()
 
 
-def test_its_numbers_are_the_brokers() -> None:
+def test_the_numbers_of_the_feeds_http_guide_are_those_of_the_broker() -> None:
     claims: Mapping[str, Any] = {
         "{:,} bytes": MAX_PAYLOAD_BYTES,
         "keeps {:,} records": DEFAULT_CAP_RECORDS,

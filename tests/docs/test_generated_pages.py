@@ -41,21 +41,21 @@ def emulator() -> Iterator[Emulator]:
 
 
 @pytest.mark.parametrize("name", sorted(generate.pages()))
-def test_a_page_is_up_to_date(name: str) -> None:
+def test_every_generated_documentation_page_is_up_to_date(name: str) -> None:
     """`python docs/generate.py` writes it again."""
     assert (DOCS / name).read_text(encoding="utf-8") == generate.pages()[name]
 
 
-def test_the_list_for_programs_is_up_to_date() -> None:
-    """It has every page."""
+def test_llms_txt_is_up_to_date_and_lists_every_page() -> None:
+    """The index page is not listed."""
     text = (DOCS / "llms.txt").read_text(encoding="utf-8")
     assert text == generate.llms_text()
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
     assert pages - set(re.findall(r"\]\(([^)]+)\)", text)) == {"index.md"}
 
 
-def test_every_public_class_has_an_entry() -> None:
-    """For Sphinx's autodoc."""
+def test_every_public_class_has_an_entry_in_the_reference() -> None:
+    """The entries are for Sphinx's autodoc."""
     text = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("reference/python-*.md"))
     documented = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)$", text, re.MULTILINE))
     public = {
@@ -67,7 +67,7 @@ def test_every_public_class_has_an_entry() -> None:
 
 
 def test_the_openapi_description_is_valid() -> None:
-    """By the schema of OpenAPI 3.1."""
+    """The validator knows the schema of OpenAPI 3.1."""
     validator = pytest.importorskip("openapi_spec_validator")
     validator.validate(OPENAPI)
 
@@ -75,8 +75,10 @@ def test_the_openapi_description_is_valid() -> None:
 @pytest.mark.parametrize(
     ("path", "verb"), [request for request in REQUESTS if request[0] not in NOT_TRIED]
 )
-def test_the_broker_knows_every_described_request(emulator: Emulator, path: str, verb: str) -> None:
-    """It may refuse the request for its content, but not for its path or its method."""
+def test_the_broker_serves_every_request_of_the_openapi_description(
+    emulator: Emulator, path: str, verb: str
+) -> None:
+    """The broker may refuse the request for its content, but not for its path or its method."""
     concrete = re.sub(r"\{(\w+)\}", r"test-\1", path)
     with closing(http.client.HTTPConnection(emulator.endpoint, timeout=TIMEOUT)) as connection:
         connection.request(verb.upper(), concrete, b"{}" if verb in ("put", "post") else None)
@@ -87,7 +89,7 @@ def test_the_broker_knows_every_described_request(emulator: Emulator, path: str,
     assert not any(each in text for each in unknown)
 
 
-def test_every_route_is_described() -> None:
+def test_every_http_route_is_in_the_openapi_description() -> None:
     """A new route needs a line in docs/generate.py."""
     from pullstream_emulator.rest.events import Events
     from pullstream_emulator.rest.live_status import LiveStatus
@@ -111,8 +113,8 @@ def test_every_route_is_described() -> None:
     assert administration - described == set()
 
 
-def test_the_description_of_a_topic_has_the_api_s_fields() -> None:
-    """In lowerCamelCase, with the kinds of proto3's JSON."""
+def test_the_openapi_topic_schema_has_the_fields_of_the_api() -> None:
+    """The names are in lowerCamelCase, with the kinds of proto3's JSON."""
     topic = OPENAPI["components"]["schemas"]["Topic"]["properties"]
     assert topic["name"] == {"type": "string"}
     assert topic["labels"] == {"type": "object", "additionalProperties": {"type": "string"}}

@@ -33,13 +33,13 @@ def rows() -> list[Row]:
 ROWS = rows()
 
 
-def test_the_page_is_read() -> None:
+def test_the_guarantees_page_has_a_readable_table() -> None:
     """Otherwise a rewritten page could pass because no row is found."""
     assert 30 < len(ROWS) <= MOST_PROMISES
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.promise[:60])
-def test_every_promise_is_a_sentence_with_a_test(row: Row) -> None:
+def test_every_promise_of_the_guarantees_page_names_an_existing_test(row: Row) -> None:
     """The test must exist under that name."""
     assert row.promise.endswith("."), row.promise
     named = re.fullmatch(r"(?P<file>[\w/]+\.py)::(?P<test>test_\w+)", row.test)
@@ -49,7 +49,7 @@ def test_every_promise_is_a_sentence_with_a_test(row: Row) -> None:
     assert named["test"] in {node.name for node in ast.walk(tree) if isinstance(node, functions)}
 
 
-def test_every_table_row_has_a_test() -> None:
+def test_every_row_of_the_guarantees_page_has_a_test() -> None:
     """A promise without a test is not listed."""
     lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
     headers = [line for line in lines if line.startswith("| promise |")]

@@ -26,7 +26,7 @@ def markdown_files() -> list[Path]:
 
 
 def test_lines_of_markdown_files_have_at_most_120_characters() -> None:
-    """Except the rows of tables, and code, which may be the output of a program."""
+    """Exceptions are the rows of tables, and code, which may be the output of a program."""
     long = []
     for path in markdown_files():
         in_code = False

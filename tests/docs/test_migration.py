@@ -63,12 +63,12 @@ def runner(request: pytest.FixtureRequest, pubsub_emulator: Emulator) -> Iterato
     runner.close()
 
 
-def test_every_snippet_has_a_test() -> None:
+def test_every_snippet_of_the_migration_guide_has_a_test() -> None:
     """A new snippet in the guide needs a test here."""
     assert set(guide.snippets()) == COVERED
 
 
-def test_every_import_of_the_table_stands_in_a_snippet() -> None:
+def test_every_import_of_the_migration_table_is_in_a_snippet() -> None:
     """Each row of the table is run with both clients."""
     lines = [line for code in guide.snippets().values() for line in code.splitlines()]
     unused = [
@@ -78,7 +78,7 @@ def test_every_import_of_the_table_stands_in_a_snippet() -> None:
 
 
 @pytest.mark.parametrize("title", sorted(guide.snippets().keys() - NEW))
-def test_a_snippet_differs_from_the_official_one_in_its_imports_only(title: str) -> None:
+def test_a_migration_snippet_differs_from_the_official_one_only_in_imports(title: str) -> None:
     """The official form has no import of ours, and all other lines are equal."""
     after = guide.snippets()[title]
     before = guide.as_before(after)
@@ -130,7 +130,7 @@ for title, code in json.load(sys.stdin).items():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_snippet_needs_no_imports_but_its_own(pubsub_emulator: Emulator) -> None:
+def test_a_migration_snippet_needs_no_imports_but_its_own(pubsub_emulator: Emulator) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", FRESH_PROCESSES],
         input=json.dumps(guide.snippets()),
@@ -142,14 +142,14 @@ def test_a_snippet_needs_no_imports_but_its_own(pubsub_emulator: Emulator) -> No
     assert "Traceback" not in ran.stdout
 
 
-def test_types_has_every_message() -> None:
+def test_the_types_module_has_every_message() -> None:
     """The names are those of the official client's `types`."""
     names = pubsub_pb2.DESCRIPTOR.message_types_by_name
     assert [name for name in names if getattr(types, name) is not getattr(pubsub_pb2, name)] == []
 
 
 @snippet("Create a subscription")
-def test_a_subscription_is_created(
+def test_the_migration_snippet_creates_a_subscription(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The broker has it afterwards, and its name is printed."""
@@ -159,7 +159,7 @@ def test_a_subscription_is_created(
 
 
 @snippet("Receive with a callback")
-def test_a_callback_handles_what_was_published(
+def test_the_migration_snippet_receives_messages_with_a_callback(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Data and attributes are printed, and the message is acknowledged."""
@@ -170,7 +170,7 @@ def test_a_callback_handles_what_was_published(
 
 
 @snippet("Listen for errors")
-def test_a_missing_subscription_is_an_error_of_the_future(
+def test_the_migration_snippet_handles_a_missing_subscription(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`result()` raises NotFound. After its creation, the subscription delivers messages."""
@@ -182,7 +182,7 @@ def test_a_missing_subscription_is_an_error_of_the_future(
 
 
 @snippet("Limit the flow")
-def test_no_more_messages_are_taken_than_the_limit(runner: SnippetRunner) -> None:
+def test_the_migration_snippet_limits_the_messages_in_flight(runner: SnippetRunner) -> None:
     """While ten messages are being handled, another client can get all others."""
     runner.subscription()
     runner.publish(*(b"%d" % number for number in range(25)))
@@ -205,7 +205,7 @@ def test_no_more_messages_are_taken_than_the_limit(runner: SnippetRunner) -> Non
 
 
 @snippet("Run callbacks on your own threads")
-def test_callbacks_run_on_the_executor(runner: SnippetRunner) -> None:
+def test_the_migration_snippet_runs_callbacks_on_its_executor(runner: SnippetRunner) -> None:
     """The thread name begins with the prefix of the executor."""
     runner.subscription()
     runner.publish(b"data")
@@ -221,7 +221,7 @@ def test_callbacks_run_on_the_executor(runner: SnippetRunner) -> None:
 
 
 @snippet("Wait for running callbacks at shutdown")
-def test_a_callback_that_runs_at_shutdown_is_waited_for(
+def test_the_migration_snippet_waits_for_running_callbacks_at_shutdown(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The callback lasts longer than cancel(), its ack counts, and only then result() returns."""
@@ -241,7 +241,7 @@ def test_a_callback_that_runs_at_shutdown_is_waited_for(
 
 
 @snippet("Exactly-once delivery")
-def test_an_acknowledgement_succeeds_once(
+def test_the_migration_snippet_reports_exactly_once_results(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The ack of a valid ack id succeeds, and the ack of an ended lease raises the error."""
@@ -272,7 +272,7 @@ def test_an_acknowledgement_succeeds_once(
 
 
 @snippet("Keep the order of messages")
-def test_messages_of_a_key_come_in_order(
+def test_the_migration_snippet_keeps_the_order_of_messages(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The subscription keeps order for every subscriber."""
@@ -285,7 +285,7 @@ def test_messages_of_a_key_come_in_order(
 
 
 @snippet("Count delivery attempts")
-def test_attempts_are_counted_with_a_dead_letter_policy(
+def test_the_migration_snippet_counts_delivery_attempts(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The broker stores the policy, and a message that was nacked twice has attempt 3."""
@@ -309,7 +309,7 @@ def test_attempts_are_counted_with_a_dead_letter_policy(
 
 
 @snippet("Pull and acknowledge")
-def test_pulled_messages_are_acknowledged(
+def test_the_migration_snippet_pulls_and_acknowledges(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Three of four messages are printed and acknowledged."""
@@ -323,7 +323,7 @@ def test_pulled_messages_are_acknowledged(
 
 
 @snippet("Extend and return pulled messages")
-def test_pulled_messages_are_extended_or_given_back(runner: SnippetRunner) -> None:
+def test_the_migration_snippet_extends_and_returns_pulled_messages(runner: SnippetRunner) -> None:
     """Only the returned message is free for others, and both are unacknowledged."""
     runner.subscription()
     runner.publish(b"now")
@@ -334,7 +334,7 @@ def test_pulled_messages_are_extended_or_given_back(runner: SnippetRunner) -> No
 
 
 @snippet("Manage subscriptions")
-def test_subscriptions_are_listed_updated_and_deleted(
+def test_the_migration_snippet_lists_updates_and_deletes_subscriptions(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each call is answered, and at the end there is no subscription."""
@@ -345,8 +345,8 @@ def test_subscriptions_are_listed_updated_and_deleted(
 
 
 @snippet("Publish messages")
-def test_messages_are_published(runner: SnippetRunner) -> None:
-    """One by one, with attributes."""
+def test_the_migration_snippet_publishes_messages(runner: SnippetRunner) -> None:
+    """The messages are sent one by one, with attributes."""
     runner.run("Publish messages")
     messages = runner.broker.messages(TOPIC)
     assert [one.message_id for one in messages] == runner.names["message_ids"]
@@ -355,7 +355,9 @@ def test_messages_are_published(runner: SnippetRunner) -> None:
 
 
 @snippet("Publish with batch settings and callbacks")
-def test_batches_are_published(runner: SnippetRunner, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_migration_snippet_publishes_batches(
+    runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each callback prints the ID of its message."""
     runner.run("Publish with batch settings and callbacks")
     runner.close_snippet()
@@ -371,23 +373,25 @@ def test_batches_are_published(runner: SnippetRunner, capsys: pytest.CaptureFixt
 
 
 @snippet("Publish with ordering keys")
-def test_keys_are_published(runner: SnippetRunner) -> None:
-    """In the order of the calls."""
+def test_the_migration_snippet_publishes_with_ordering_keys(runner: SnippetRunner) -> None:
+    """The messages are stored in the order of the calls."""
     runner.run("Publish with ordering keys")
     found = [(one.data, one.ordering_key) for one in runner.broker.messages(TOPIC)]
     assert found == [(b"message1", "key1"), (b"message2", "key2"), (b"message3", "key1")]
 
 
 @snippet("Publish with flow control and retry settings")
-def test_messages_with_limits_are_published(runner: SnippetRunner) -> None:
-    """All of them, after waits for room."""
+def test_the_migration_snippet_publishes_with_flow_control(runner: SnippetRunner) -> None:
+    """All messages are published, after waits for room."""
     runner.run("Publish with flow control and retry settings")
     assert len(set(runner.names["message_ids"])) == 1000
     assert len(runner.broker.messages(TOPIC)) == 1000
 
 
 @snippet("Publish with Google's client")
-def test_googles_publisher_works_beside_our_subscriber(runner: SnippetRunner) -> None:
+def test_the_migration_snippet_uses_google_s_publisher_beside_our_subscriber(
+    runner: SnippetRunner,
+) -> None:
     """Both run in one process, and the subscriber receives the published message."""
     need_google()
     seen: list[tuple[str, dict[str, str]]] = []
@@ -403,8 +407,8 @@ def test_googles_publisher_works_beside_our_subscriber(runner: SnippetRunner) ->
     assert seen == [(runner.names["message_id"], {"spam": "eggs"})]
 
 
-def test_the_forms_for_habits_of_proto_plus_work() -> None:
-    """The second column of the table in the guide."""
+def test_the_replacements_for_proto_plus_habits_work() -> None:
+    """The guide has them in the second column of its table."""
     url = "https://example.com"
     names: dict[str, Any] = {"name": TOPIC}
     assert types.Topic(**names).name == TOPIC

@@ -265,7 +265,7 @@ def test_every_name_in_backticks_exists() -> None:
         "tests/docs/" + "other.py",
     ],
 )
-def test_a_stale_name_is_found(text: str) -> None:
+def test_a_stale_name_in_backticks_is_found(text: str) -> None:
     assert unknown(text) is not None
 
 
@@ -286,8 +286,8 @@ def parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> s
     return {each.arg for each in every}
 
 
-def test_every_documented_argument_is_a_parameter() -> None:
-    """In the sections Args of docstrings."""
+def test_every_argument_in_a_docstring_is_a_parameter() -> None:
+    """The sections Args are checked."""
     stale = []
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -62,8 +62,8 @@ def named(text: str) -> set[str]:
     return set(re.findall(r"\bpullstream_[a-z_]+", text))
 
 
-def test_the_table_is_complete(metrics: dict[str, set[str]]) -> None:
-    """It has each metric of the broker, with its labels."""
+def test_the_operations_guide_lists_every_metric(metrics: dict[str, set[str]]) -> None:
+    """The table has each metric of the broker, with its labels."""
     rows = re.findall(r"^\| `(pullstream_broker_\w+)` \|([^|]*)\|", GUIDE, re.MULTILINE)
     labels = {
         "": set(),
@@ -91,7 +91,9 @@ def expressions(content: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["alerts.yml", "grafana-dashboard.json"])
-def test_expressions_name_metrics_that_exist(name: str, metrics: dict[str, set[str]]) -> None:
+def test_monitoring_expressions_name_existing_metrics(
+    name: str, metrics: dict[str, set[str]]
+) -> None:
     """An expression with another name would never match."""
     text = (MONITORING / name).read_text(encoding="utf-8")
     content = json.loads(text) if name.endswith(".json") else yaml.safe_load(text)
@@ -103,7 +105,7 @@ def test_expressions_name_metrics_that_exist(name: str, metrics: dict[str, set[s
         assert each.count("(") == each.count(")")
 
 
-def test_a_rate_is_taken_of_counters_only(metrics: dict[str, set[str]]) -> None:
+def test_monitoring_expressions_take_rates_only_of_counters(metrics: dict[str, set[str]]) -> None:
     """A rate of a gauge has no meaning."""
     for name in ("alerts.yml", "grafana-dashboard.json"):
         text = (MONITORING / name).read_text(encoding="utf-8")
@@ -112,7 +114,7 @@ def test_a_rate_is_taken_of_counters_only(metrics: dict[str, set[str]]) -> None:
         assert all(metric.endswith(("_total", "_bucket")) for metric in rated), name
 
 
-def test_prometheus_loads_the_alerts() -> None:
+def test_the_prometheus_configuration_loads_the_alerts() -> None:
     """The configuration names a file in the same folder."""
     content = yaml.safe_load((MONITORING / "prometheus.yml").read_text(encoding="utf-8"))
     assert [(MONITORING / each).is_file() for each in content["rule_files"]] == [True]

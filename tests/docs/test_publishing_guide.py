@@ -34,10 +34,10 @@ def shop(pubsub_emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator
     return pubsub_emulator
 
 
-def test_its_programs_run_one_after_the_other(
+def test_the_programs_of_the_publishing_guide_run(
     shop: Emulator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They share their names, as in one program."""
+    """The programs share their names, as in one program."""
     registry = CollectorRegistry()
     hooks = prometheus.PrometheusPublisherHooks
     monkeypatch.setattr(prometheus, "PrometheusPublisherHooks", lambda: hooks(registry))
@@ -53,7 +53,7 @@ def test_its_programs_run_one_after_the_other(
     assert [message.data for message in ordered] == [b"0", b"1", b"2"]
 
 
-def test_its_commands_are_understood(
+def test_the_commands_of_the_publishing_guide_are_valid(
     shop: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The endless one gets its lines from a file."""
@@ -78,14 +78,14 @@ def table_under(heading: str, column: str) -> set[str]:
     return {name for row in rows for name in re.findall(r"`(\w+)", row.split("|")[1])}
 
 
-def test_every_hook_is_in_the_table() -> None:
-    """By the name of its method."""
+def test_the_publishing_guide_lists_every_hook() -> None:
+    """A hook has the name of its method."""
     methods = {name for name in vars(PublisherHooks) if not name.startswith("_")}
     assert table_under("## Observe a publisher", "method") == methods
 
 
-def test_every_metric_is_in_the_table() -> None:
-    """By its name on the page that Prometheus reads."""
+def test_the_publishing_guide_lists_every_metric() -> None:
+    """A metric has its name on the page that Prometheus reads."""
     registry = CollectorRegistry()
     prometheus.PrometheusPublisherHooks(registry)
     families = text_string_to_metric_families(generate_latest(registry).decode())

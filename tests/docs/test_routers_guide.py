@@ -14,13 +14,15 @@ from pullstream_emulator.logs.routers import MAX_ROUTERS
 GUIDE = (Path(__file__).parents[2] / "docs" / "routers.md").read_text(encoding="utf-8")
 
 
-def test_its_program_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_of_the_routers_guide_prints_its_documented_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (program,) = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     exec(program, {})
     assert f"It prints `{capsys.readouterr().out.strip()}`" in GUIDE
 
 
-def test_its_numbers_are_the_brokers() -> None:
+def test_the_numbers_of_the_routers_guide_are_those_of_the_broker() -> None:
     for claim in (
         f"up to {MESSAGES_PER_TURN:,} copies",
         f"every {RETRY * 1000:.0f} ms",

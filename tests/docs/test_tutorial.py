@@ -46,8 +46,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_tests_pass(folder: Path) -> None:
-    """As many as the tutorial prints."""
+def test_the_tests_of_the_tutorial_pass(folder: Path) -> None:
+    """Their number is the one that the tutorial prints."""
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=folder,
@@ -58,7 +58,7 @@ def test_the_tests_pass(folder: Path) -> None:
     assert ran.stdout.splitlines()[-1].startswith("3 passed"), ran.stdout
 
 
-def test_the_commands_and_the_program_work(folder: Path) -> None:
+def test_the_commands_and_the_program_of_the_tutorial_work(folder: Path) -> None:
     """The program bills the first order, and Ctrl-C ends it without a traceback.
 
     The second order fails five times, and its traceback is printed once.

@@ -56,7 +56,7 @@ def install(npm: str) -> None:
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_google_node_client(suite: str, node: str) -> None:
+def test_the_google_node_client_works_with_the_broker(suite: str, node: str) -> None:
     """The tests of one subject pass, over gRPC or HTTP on one port."""
     with Emulator(rest=True) as emulator:
         done = run(node, suite, emulator.endpoint)
@@ -85,7 +85,7 @@ def run(node: str, suite: str, endpoint: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_google_node_client_receives_from_our_publisher(node: str) -> None:
+def test_the_google_node_client_receives_from_our_publisher(node: str) -> None:
     """All messages arrive with all their parts, and each key in order."""
     topic = "projects/node-project/topics/orders"
     with (

@@ -18,7 +18,9 @@ from tests.interop.google_python import PROJECT, SUBSCRIPTION, TIMEOUT, TOPIC, C
 from tests.interop.google_python import connect as connect
 
 
-def test_a_callback_gets_what_is_published(connect: Connect, pubsub_emulator: Emulator) -> None:
+def test_a_google_client_callback_gets_the_published_message(
+    connect: Connect, pubsub_emulator: Emulator
+) -> None:
     """The message has its id, attributes and time, and is gone after its acknowledgement."""
     clients = connect()
     received: queue.Queue[Any] = queue.Queue()
@@ -39,8 +41,10 @@ def test_a_callback_gets_what_is_published(connect: Connect, pubsub_emulator: Em
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_thousand_messages_arrive(connect: Connect, pubsub_emulator: Emulator) -> None:
-    """They are published in batches and delivered under the client's flow control."""
+def test_a_google_client_receives_a_thousand_messages(
+    connect: Connect, pubsub_emulator: Emulator
+) -> None:
+    """The messages are published in batches and delivered under the client's flow control."""
     clients = connect()
     received: queue.Queue[bytes] = queue.Queue()
 
@@ -56,7 +60,7 @@ def test_a_thousand_messages_arrive(connect: Connect, pubsub_emulator: Emulator)
     assert sorted(got) == sorted(expected)
 
 
-def test_keys_keep_their_order(connect: Connect) -> None:
+def test_a_google_client_receives_ordering_keys_in_order(connect: Connect) -> None:
     """Each key keeps its order, however the client's threads run."""
     clients = connect(enable_message_ordering=True)
     handled: queue.Queue[tuple[str, int]] = queue.Queue()
@@ -74,7 +78,9 @@ def test_keys_keep_their_order(connect: Connect) -> None:
         assert [number for k, number in got if k == key] == list(range(50))
 
 
-def test_a_key_starts_again_at_what_was_nacked(connect: Connect) -> None:
+def test_a_google_client_gets_an_ordering_key_again_from_the_nacked_message(
+    connect: Connect,
+) -> None:
     """The client handles its received messages first, and the broker then delivers them again."""
     clients = connect(enable_message_ordering=True)
     handled: queue.Queue[int] = queue.Queue()
@@ -96,7 +102,7 @@ def test_a_key_starts_again_at_what_was_nacked(connect: Connect) -> None:
         assert [handled.get(timeout=TIMEOUT) for _ in range(4, 20)] == list(range(4, 20))
 
 
-def test_a_nacked_message_is_redelivered(connect: Connect) -> None:
+def test_a_message_nacked_by_a_google_client_is_redelivered(connect: Connect) -> None:
     """The attempts are counted with a dead-letter policy."""
     policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
     clients = connect(dead_letter_policy=policy)
@@ -114,7 +120,9 @@ def test_a_nacked_message_is_redelivered(connect: Connect) -> None:
         assert [attempts.get(timeout=TIMEOUT) for _ in range(3)] == [1, 2, 3]
 
 
-def test_messages_can_be_pulled(connect: Connect, pubsub_emulator: Emulator) -> None:
+def test_a_google_client_can_pull_acknowledge_extend_and_nack(
+    connect: Connect, pubsub_emulator: Emulator
+) -> None:
     """Pulled messages are acknowledged, extended and returned by unary calls."""
     clients = connect()
     clients.publish(b"a", b"b")
@@ -129,7 +137,7 @@ def test_messages_can_be_pulled(connect: Connect, pubsub_emulator: Emulator) -> 
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_a_pull_without_messages_is_empty(connect: Connect) -> None:
+def test_a_google_client_pull_without_messages_is_empty(connect: Connect) -> None:
     """The answer comes before the client's deadline, so there is no error."""
     clients = connect()
     response = clients.subscriber.pull(
@@ -138,7 +146,7 @@ def test_a_pull_without_messages_is_empty(connect: Connect) -> None:
     assert list(response.received_messages) == []
 
 
-def test_exactly_once_results_reach_the_caller(connect: Connect) -> None:
+def test_a_google_client_callback_gets_exactly_once_results(connect: Connect) -> None:
     """An acknowledgement succeeds, and so does a second one of the same delivery."""
     clients = connect(enable_exactly_once_delivery=True)
     results: queue.Queue[Any] = queue.Queue()
@@ -153,7 +161,7 @@ def test_exactly_once_results_reach_the_caller(connect: Connect) -> None:
         assert results.get(timeout=TIMEOUT) is AcknowledgeStatus.SUCCESS
 
 
-def test_topics_and_subscriptions_can_be_managed(connect: Connect) -> None:
+def test_a_google_client_can_manage_topics_and_subscriptions(connect: Connect) -> None:
     """The calls create, get, list in pages, update by mask, and delete."""
     clients = connect()
     publisher, subscriber = clients.publisher, clients.subscriber
@@ -185,7 +193,7 @@ def test_topics_and_subscriptions_can_be_managed(connect: Connect) -> None:
     assert list(subscriber.list_subscriptions(project=PROJECT)) == []
 
 
-def test_errors_are_the_clients_own(connect: Connect) -> None:
+def test_a_google_client_gets_errors_of_its_own_classes(connect: Connect) -> None:
     """Each code has its exception with the broker's text, without a minute of retries."""
     clients = connect()
     publisher, subscriber = clients.publisher, clients.subscriber
@@ -207,7 +215,7 @@ def test_errors_are_the_clients_own(connect: Connect) -> None:
         publisher.publish(TOPIC, b"x", google="forbidden").result(TIMEOUT)
 
 
-def test_deleting_the_subscription_ends_the_streaming_pull(connect: Connect) -> None:
+def test_deleting_the_subscription_ends_a_google_client_streaming_pull(connect: Connect) -> None:
     """The future of `subscribe` raises NotFound."""
     clients = connect()
     received: queue.Queue[bytes] = queue.Queue()

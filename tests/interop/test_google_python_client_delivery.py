@@ -31,10 +31,10 @@ def moment(clock: ManualClock, offset: float = 0.0) -> datetime.datetime:
 # ---- exactly-once delivery -----------------------------------------------------------------------
 
 
-def test_exactly_once_an_expired_ack_id_is_refused(
+def test_a_google_client_gets_an_error_for_an_expired_exactly_once_ack_id(
     connect_timeless: Connect, timeless: ManualClock
 ) -> None:
-    """The error names it, and the message is delivered once more."""
+    """The error names the ID, and the message is delivered once more."""
     clients = connect_timeless(enable_exactly_once_delivery=True, ack_deadline_seconds=10)
     clients.publish(b"data")
     (late,) = clients.pull()
@@ -46,8 +46,8 @@ def test_exactly_once_an_expired_ack_id_is_refused(
     assert clients.drain() == [b"data"]
 
 
-def test_exactly_once_good_ids_are_carried_out_beside_bad_ones(connect: Connect) -> None:
-    """The error names them as failures to repeat, and their repeat succeeds."""
+def test_a_google_client_request_acknowledges_good_ids_beside_bad_ones(connect: Connect) -> None:
+    """The error names the good IDs as failures to repeat, and their repeat succeeds."""
     clients = connect(enable_exactly_once_delivery=True)
     clients.publish(b"a", b"b")
     first, second = clients.pull()
@@ -74,7 +74,9 @@ def test_a_google_client_can_repeat_an_exactly_once_acknowledgement(connect: Con
     assert clients.drain() == []
 
 
-def test_exactly_once_a_callback_learns_that_it_was_too_late(connect: Connect) -> None:
+def test_a_google_client_callback_learns_that_its_exactly_once_ack_was_late(
+    connect: Connect,
+) -> None:
     """Another subscriber has ended the lease of the callback's message."""
     clients = connect(enable_exactly_once_delivery=True)
     results: queue.Queue[Any] = queue.Queue()
@@ -96,7 +98,7 @@ def test_exactly_once_a_callback_learns_that_it_was_too_late(connect: Connect) -
 # ---- dead letters, retries -----------------------------------------------------------------------
 
 
-def test_what_fails_too_often_goes_to_the_dead_letter_topic(connect: Connect) -> None:
+def test_a_message_nacked_too_often_by_a_google_client_is_dead_lettered(connect: Connect) -> None:
     """The new message has the old data, and attributes with its origin."""
     clients = connect()
     clients.publisher.create_topic(name=GRAVE)
@@ -132,7 +134,7 @@ def test_what_fails_too_often_goes_to_the_dead_letter_topic(connect: Connect) ->
     assert clients.drain() == []
 
 
-def test_a_retry_waits_as_long_as_the_policy_says(
+def test_a_google_client_gets_a_nacked_message_after_its_retry_backoff(
     connect_timeless: Connect, timeless: ManualClock
 ) -> None:
     """The backoff grows up to the maximum."""
@@ -152,7 +154,7 @@ def test_a_retry_waits_as_long_as_the_policy_says(
 # ---- filters -------------------------------------------------------------------------------------
 
 
-def test_only_what_the_filter_lets_pass_is_delivered(connect: Connect) -> None:
+def test_a_google_client_receives_only_messages_that_match_the_filter(connect: Connect) -> None:
     """The other messages count as acknowledged."""
     clients = connect(filter='attributes.country = "no" OR hasPrefix(attributes.country, "s")')
     for country in ("de", "no", "se"):
@@ -162,7 +164,7 @@ def test_only_what_the_filter_lets_pass_is_delivered(connect: Connect) -> None:
     assert clients.drain() == []
 
 
-def test_a_filter_must_be_right_and_stays(connect: Connect) -> None:
+def test_a_google_client_cannot_set_an_invalid_filter_or_change_a_filter(connect: Connect) -> None:
     """A wrong filter and a change of the filter are refused."""
     clients = connect(filter="attributes:country")
     with pytest.raises(exceptions.InvalidArgument):
@@ -179,7 +181,7 @@ def test_a_filter_must_be_right_and_stays(connect: Connect) -> None:
 # ---- detach, seek, snapshots ---------------------------------------------------------------------
 
 
-def test_a_detached_subscription_has_nothing_more_to_give(connect: Connect) -> None:
+def test_a_google_client_pull_of_a_detached_subscription_fails(connect: Connect) -> None:
     """The subscription stays, marked as detached, and its topic no longer lists it."""
     clients = connect()
     clients.publish(b"data")
@@ -190,7 +192,9 @@ def test_a_detached_subscription_has_nothing_more_to_give(connect: Connect) -> N
         clients.pull(wait=False)
 
 
-def test_a_seek_to_a_time_goes_both_ways(connect_timeless: Connect, timeless: ManualClock) -> None:
+def test_a_google_client_can_seek_to_a_past_and_a_future_time(
+    connect_timeless: Connect, timeless: ManualClock
+) -> None:
     """A seek into the future drops the backlog. A seek into the past restores retained messages."""
     clients = connect_timeless(retain_acked_messages=True)
     seek = clients.subscriber.seek
@@ -207,7 +211,9 @@ def test_a_seek_to_a_time_goes_both_ways(connect_timeless: Connect, timeless: Ma
     assert clients.drain() == [b"early", b"late"]
 
 
-def test_a_seek_takes_back_what_is_out(connect_timeless: Connect, timeless: ManualClock) -> None:
+def test_a_google_client_gets_a_leased_message_again_after_a_seek(
+    connect_timeless: Connect, timeless: ManualClock
+) -> None:
     """The message is redelivered, and the acknowledgement of the earlier delivery is too late."""
     clients = connect_timeless()
     clients.publish(b"data")
@@ -217,8 +223,8 @@ def test_a_seek_takes_back_what_is_out(connect_timeless: Connect, timeless: Manu
     assert clients.drain() == [b"data"]
 
 
-def test_a_snapshot_keeps_the_backlog(connect: Connect) -> None:
-    """A seek to it restores the messages unacknowledged at that time and all later ones."""
+def test_a_google_client_can_restore_the_backlog_of_a_snapshot(connect: Connect) -> None:
+    """A seek to the snapshot restores its unacknowledged messages and all later ones."""
     clients = connect()
     clients.publish(b"acknowledged")
     assert clients.drain() == [b"acknowledged"]
@@ -230,7 +236,7 @@ def test_a_snapshot_keeps_the_backlog(connect: Connect) -> None:
     assert clients.drain() == [b"kept", b"later"]
 
 
-def test_snapshots_can_be_managed(connect: Connect) -> None:
+def test_a_google_client_can_manage_snapshots(connect: Connect) -> None:
     """The calls create, get, list, update by mask, and delete."""
     clients = connect()
     subscriber = clients.subscriber

@@ -21,8 +21,8 @@ def clients(connect: Connect) -> Clients:
 
 
 @pytest.mark.parametrize("resource", [TOPIC, SUBSCRIPTION, SNAPSHOT])
-def test_a_policy_is_kept(clients: Clients, resource: str) -> None:
-    """The policy is empty at first, and its tag changes with it."""
+def test_a_google_client_can_set_and_get_an_iam_policy(clients: Clients, resource: str) -> None:
+    """The policy is empty at first, and its etag changes with it."""
     before = clients.publisher.get_iam_policy(request={"resource": resource})
     assert list(before.bindings) == []
     before.bindings.add(role="roles/pubsub.editor", members=MEMBERS)
@@ -35,7 +35,7 @@ def test_a_policy_is_kept(clients: Clients, resource: str) -> None:
     assert read.etag != before.etag
 
 
-def test_a_stale_policy_is_not_written(clients: Clients) -> None:
+def test_a_google_client_cannot_write_a_stale_iam_policy(clients: Clients) -> None:
     """Two concurrent changes do not overwrite each other."""
     stale = clients.publisher.get_iam_policy(request={"resource": TOPIC})
     fresh = clients.publisher.get_iam_policy(request={"resource": TOPIC})
@@ -45,15 +45,17 @@ def test_a_stale_policy_is_not_written(clients: Clients) -> None:
         clients.publisher.set_iam_policy(request={"resource": TOPIC, "policy": stale})
 
 
-def test_every_permission_is_granted(clients: Clients) -> None:
-    """This holds for every existing resource."""
+def test_a_google_client_is_granted_every_iam_permission(clients: Clients) -> None:
+    """The rule holds for every existing resource."""
     permissions = ["pubsub.topics.publish", "pubsub.topics.delete"]
     request = {"resource": TOPIC, "permissions": permissions}
     granted = clients.publisher.test_iam_permissions(request=request)
     assert list(granted.permissions) == permissions
 
 
-def test_what_does_not_exist_has_no_policy(clients: Clients) -> None:
+def test_a_google_client_gets_not_found_for_the_policy_of_a_missing_resource(
+    clients: Clients,
+) -> None:
     """A policy cannot be set either."""
     resource = f"{PROJECT}/topics/missing"
     with pytest.raises(exceptions.NotFound):

@@ -58,7 +58,7 @@ def create(schemas: SchemaServiceClient, kind: Any, definition: str) -> Any:
 
 
 @BOTH
-def test_a_topic_takes_only_what_its_schema_describes(
+def test_a_topic_accepts_only_google_client_messages_that_match_its_schema(
     clients: Clients, schemas: SchemaServiceClient, kind: Any, define: Define
 ) -> None:
     """Accepted messages have attributes with the schema, its revision and the encoding."""
@@ -78,7 +78,7 @@ def test_a_topic_takes_only_what_its_schema_describes(
 
 
 @BOTH
-def test_revisions_are_committed_rolled_back_and_deleted(
+def test_a_google_client_can_commit_roll_back_and_delete_schema_revisions(
     schemas: SchemaServiceClient, clients: Clients, kind: Any, define: Define
 ) -> None:
     """Each revision has its own id, and the newest one is the schema."""
@@ -96,7 +96,7 @@ def test_revisions_are_committed_rolled_back_and_deleted(
 
 
 @BOTH
-def test_schemas_and_messages_can_be_validated(
+def test_a_google_client_can_validate_schemas_and_messages(
     schemas: SchemaServiceClient, clients: Clients, kind: Any, define: Define
 ) -> None:
     """Neither of them is stored."""
@@ -111,7 +111,7 @@ def test_schemas_and_messages_can_be_validated(
     assert list(schemas.list_schemas(parent=PROJECT)) == []
 
 
-def test_a_topic_remembers_that_its_schema_is_gone(
+def test_a_google_client_sees_that_the_schema_of_a_topic_is_deleted(
     clients: Clients, schemas: SchemaServiceClient
 ) -> None:
     """The topic shows this and accepts no more messages."""
@@ -125,7 +125,9 @@ def test_a_topic_remembers_that_its_schema_is_gone(
         clients.publisher.publish(STRICT, b'{"name": "Ontario"}').result(TIMEOUT)
 
 
-def test_errors_of_schemas(clients: Clients, schemas: SchemaServiceClient) -> None:
+def test_a_google_client_gets_errors_for_invalid_schema_requests(
+    clients: Clients, schemas: SchemaServiceClient
+) -> None:
     """The schema is missing, exists already, or does not fit the topic."""
     with pytest.raises(exceptions.NotFound):
         schemas.get_schema(name=NAME)

@@ -132,7 +132,7 @@ def ordered(endpoint: str) -> Iterator[Setup]:
     setup.close()
 
 
-def test_messages_are_received_and_acknowledged(setup: Setup) -> None:
+def test_the_sdk_receives_and_acknowledges_messages_of_the_java_emulator(setup: Setup) -> None:
     """Each message comes once and unchanged, and the server confirms every acknowledgement."""
     answers: list[AcknowledgeStatus] = []
 
@@ -150,7 +150,7 @@ def test_messages_are_received_and_acknowledged(setup: Setup) -> None:
     assert future.result(TIMEOUT) is True
 
 
-def test_nacked_messages_and_those_whose_callback_raised_are_redelivered(setup: Setup) -> None:
+def test_the_java_emulator_redelivers_nacked_messages_and_raised_callbacks(setup: Setup) -> None:
     """The redelivery is on the same stream."""
     tries: dict[bytes, int] = defaultdict(int)
 
@@ -168,7 +168,7 @@ def test_nacked_messages_and_those_whose_callback_raised_are_redelivered(setup: 
     eventually(lambda: tries == {b"a": 3, b"b": 3, b"c": 3})
 
 
-def test_messages_of_a_key_come_in_order(ordered: Setup) -> None:
+def test_the_sdk_receives_ordering_keys_of_the_java_emulator_in_order(ordered: Setup) -> None:
     """Many keys are in progress at the same time, each in its own order."""
     by_key: dict[str, list[int]] = defaultdict(list)
 
@@ -185,7 +185,7 @@ def test_messages_of_a_key_come_in_order(ordered: Setup) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["nacks", "raises"])
-def test_a_failed_message_is_redelivered_before_the_later_ones_of_its_key(
+def test_the_sdk_repeats_a_failed_message_of_the_java_emulator_before_later_ones(
     ordered: Setup, verdict: str
 ) -> None:
     """This emulator redelivers only the failed message. The later ones stay leased here."""
@@ -211,7 +211,7 @@ def test_a_failed_message_is_redelivered_before_the_later_ones_of_its_key(
     assert (statistics.nacked, statistics.returned, statistics.expired) == (5, 0, 0)
 
 
-def test_only_a_poison_message_is_dead_lettered(endpoint: str) -> None:
+def test_the_java_emulator_dead_letters_only_a_poison_message(endpoint: str) -> None:
     """Without ordering: version 0.8.20 cannot forward a message of an ordered subscription."""
     setup, dead = Setup(endpoint), Setup(endpoint)
     policed = f"{setup.subscription}-policed"
@@ -247,7 +247,7 @@ def test_only_a_poison_message_is_dead_lettered(endpoint: str) -> None:
     dead.close()
 
 
-def test_flow_control_holds_on_this_side(setup: Setup) -> None:
+def test_the_sdk_flow_control_limits_callbacks_with_the_java_emulator(setup: Setup) -> None:
     """That emulator sends more than the limit. Callbacks begin only for the responses received."""
     collected = Log()
     setup.publish(*map(str, range(200)))
@@ -256,7 +256,7 @@ def test_flow_control_holds_on_this_side(setup: Setup) -> None:
     assert sorted(map(int, collected.data)) == list(range(200))
 
 
-def test_messages_can_be_pulled_by_hand(setup: Setup) -> None:
+def test_the_sdk_can_pull_from_the_java_emulator(setup: Setup) -> None:
     """The calls pull, extend, return, pull again, and acknowledge."""
     setup.publish("a")
     client, subscription = setup.client, setup.subscription
@@ -273,7 +273,7 @@ def test_messages_can_be_pulled_by_hand(setup: Setup) -> None:
     client.acknowledge(subscription=subscription, ack_ids=[again.ack_id])
 
 
-def test_cancelling_ends_within_a_moment(setup: Setup) -> None:
+def test_cancelling_a_subscription_to_the_java_emulator_ends_within_seconds(setup: Setup) -> None:
     """The client half-closes the stream, or cancels it if the server does not answer."""
     collected = Log()
     future = setup.client.subscribe(setup.subscription, collected)

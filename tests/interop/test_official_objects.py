@@ -79,12 +79,14 @@ def plain(**fields: Any) -> pubsub.Subscription:
     ],
     ids=["proto-plus", "protobuf", "in a dict", "as a field"],
 )
-def test_a_request_is_the_same(request_: Any, fields: dict[str, Any]) -> None:
+def test_official_client_messages_are_accepted_as_requests(
+    request_: Any, fields: dict[str, Any]
+) -> None:
     """The form of the argument does not matter."""
     assert build_request(pubsub.Subscription, request_, fields) == plain()
 
 
-def test_lists_may_hold_them() -> None:
+def test_lists_may_contain_official_client_messages() -> None:
     """Lists may mix them with ours and with dicts."""
     official = types.PubsubMessage(data=b"x", attributes={"a": "b"})
     ours = pubsub.PubsubMessage(data=b"x", attributes={"a": "b"})
@@ -108,14 +110,14 @@ def test_lists_may_hold_them() -> None:
         (object(), "request must be a Subscription or a dict, got object"),
     ],
 )
-def test_one_of_another_kind_is_refused_as_ever(request_: Any, error: str) -> None:
+def test_an_official_client_message_of_another_type_is_refused(request_: Any, error: str) -> None:
     """The error names the field."""
     with pytest.raises(TypeError, match=error):
         build_request(pubsub.Subscription, request_, {})
 
 
-def test_policies_of_access_are_messages_too() -> None:
-    """They are plain protobuf in the official client."""
+def test_official_iam_policies_are_accepted() -> None:
+    """Policies are plain protobuf in the official client."""
     policy = policy_pb2.Policy(bindings=[policy_pb2.Binding(role="r", members=["m"])])
     ours = iam.Policy(bindings=[iam.Binding(role="r", members=["m"])])
     expected = iam.SetIamPolicyRequest(resource="x", policy=ours)
@@ -135,7 +137,7 @@ def clients() -> Iterator[tuple[TopicAdminClient, SubscriberClient]]:
         )
 
 
-def test_a_program_with_both_clients_types(
+def test_a_program_may_use_both_clients_with_official_types(
     clients: tuple[TopicAdminClient, SubscriberClient],
 ) -> None:
     """Publishing code may share its `types` with subscribing code."""

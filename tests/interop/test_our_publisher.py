@@ -66,8 +66,8 @@ def received(count: int) -> list[Any]:
     return found
 
 
-def test_the_official_subscriber_receives_keys_in_order() -> None:
-    """Many batches and keys at a time, with all parts of the messages."""
+def test_the_official_subscriber_receives_keys_of_our_publisher_in_order() -> None:
+    """Many batches and keys are sent at a time, with all parts of the messages."""
     options = our_types.PublisherOptions(enable_message_ordering=True)
     settings = our_types.BatchSettings(max_messages=7)
     with PublisherClient(settings, options) as publisher:
@@ -87,8 +87,8 @@ def test_the_official_subscriber_receives_keys_in_order() -> None:
 # ---- the contract of both publishers -----------------------------------------------------------
 
 
-def test_a_future_has_the_id(publisher: tuple[Any, Any]) -> None:
-    """And the methods of a concurrent Future."""
+def test_a_publish_future_of_both_clients_has_the_message_id(publisher: tuple[Any, Any]) -> None:
+    """The future has the methods of a concurrent Future."""
     client, _ = publisher
     future = client.publish(TOPIC, b"data", a="1", b=b"2")
     message_id = future.result(TIMEOUT)
@@ -101,8 +101,8 @@ def test_a_future_has_the_id(publisher: tuple[Any, Any]) -> None:
     assert (message.message_id, dict(message.attributes)) == (message_id, {"a": "1", "b": "2"})
 
 
-def test_callbacks_get_the_future(publisher: tuple[Any, Any]) -> None:
-    """On another thread, or at once if there is a result."""
+def test_done_callbacks_of_both_publishers_get_the_future(publisher: tuple[Any, Any]) -> None:
+    """The callback runs on another thread, or at once if there is a result."""
     client, _ = publisher
     future = client.publish(TOPIC, b"data")
     called = threading.Event()
@@ -127,27 +127,29 @@ def test_callbacks_get_the_future(publisher: tuple[Any, Any]) -> None:
     ],
     ids=["text", "attribute", "size"],
 )
-def test_wrong_arguments_raise_the_same_errors(
+def test_invalid_publish_arguments_raise_the_same_errors_in_both_clients(
     publisher: tuple[Any, Any],
     arguments: tuple[Any, ...],
     attributes: dict[str, Any],
     error: type[Exception],
 ) -> None:
-    """At the call."""
+    """The call raises."""
     client, _ = publisher
     with pytest.raises(error):
         client.publish(TOPIC, *arguments, **attributes)
 
 
-def test_a_missing_topic_fails_the_future(publisher: tuple[Any, Any]) -> None:
-    """With the class of google-api-core."""
+def test_a_publish_to_a_missing_topic_fails_the_future_in_both_clients(
+    publisher: tuple[Any, Any],
+) -> None:
+    """The error has the class of google-api-core."""
     client, _ = publisher
     with pytest.raises(exceptions.NotFound):
         client.publish(f"{PROJECT}/topics/missing", b"data").result(TIMEOUT)
 
 
-def test_a_failed_key_is_paused(publisher: tuple[Any, Any]) -> None:
-    """Until `resume_publish`; the exception has the official name."""
+def test_a_failed_ordering_key_is_paused_in_both_publishers(publisher: tuple[Any, Any]) -> None:
+    """The pause lasts until `resume_publish`. The exception has the official name."""
     client, _ = publisher
     missing = f"{PROJECT}/topics/missing"
     with pytest.raises(exceptions.NotFound):
@@ -160,7 +162,7 @@ def test_a_failed_key_is_paused(publisher: tuple[Any, Any]) -> None:
     assert client.publish(missing, b"3", ordering_key="k").result(TIMEOUT)
 
 
-def test_after_a_stop_nothing_is_accepted(publisher: tuple[Any, Any]) -> None:
+def test_a_stopped_publisher_of_both_clients_accepts_nothing(publisher: tuple[Any, Any]) -> None:
     """Accepted messages are sent."""
     client, _ = publisher
     future = client.publish(TOPIC, b"data")
@@ -173,7 +175,9 @@ def test_after_a_stop_nothing_is_accepted(publisher: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("behavior", ["BLOCK", "ERROR", "IGNORE"])
-def test_flow_control_behaves_alike(publisher: tuple[Any, Any], behavior: str) -> None:
+def test_publisher_flow_control_behaves_alike_in_both_clients(
+    publisher: tuple[Any, Any], behavior: str
+) -> None:
     """The limit of five is reached; ERROR fails some futures, and the others lose nothing."""
     client, types = publisher
     options = types.PublisherOptions(
@@ -189,8 +193,8 @@ def test_flow_control_behaves_alike(publisher: tuple[Any, Any], behavior: str) -
     limited.stop()
 
 
-def test_a_key_without_the_option_is_a_value_error() -> None:
-    """In both clients."""
+def test_an_ordering_key_without_the_option_is_a_value_error_in_both_clients() -> None:
+    """The option is `enable_message_ordering`."""
     for client in (PublisherClient(), pubsub_v1.PublisherClient()):
         with pytest.raises(ValueError, match="ordering"):
             client.publish(TOPIC, b"data", ordering_key="k")
@@ -199,8 +203,10 @@ def test_a_key_without_the_option_is_a_value_error() -> None:
 # ---- traces ------------------------------------------------------------------------------------
 
 
-def test_the_official_subscriber_continues_our_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its span of the message links to ours, or is its child."""
+def test_the_official_subscriber_continues_the_trace_of_our_publisher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The span of the message links to ours, or is its child."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

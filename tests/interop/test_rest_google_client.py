@@ -50,7 +50,9 @@ def subscriber(emulator: Emulator) -> Iterator[Any]:
         yield subscriber
 
 
-def test_messages_go_round(publisher: Any, subscriber: Any) -> None:
+def test_the_google_rest_client_can_publish_pull_and_acknowledge(
+    publisher: Any, subscriber: Any
+) -> None:
     """Messages are published, pulled, returned and acknowledged."""
     publisher.create_topic(name=TOPIC)
     subscriber.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
@@ -69,7 +71,9 @@ def test_messages_go_round(publisher: Any, subscriber: Any) -> None:
     subscriber.acknowledge(subscription=SUBSCRIPTION, ack_ids=[received.ack_id])
 
 
-def test_resources_are_administered(publisher: Any, subscriber: Any) -> None:
+def test_the_google_rest_client_can_manage_topics_and_subscriptions(
+    publisher: Any, subscriber: Any
+) -> None:
     """The calls use masks, enums, durations and pages, and errors have the client's classes."""
     topics = [publisher.create_topic(name=f"{PROJECT}/topics/topic-{i}") for i in range(5)]
     assert list(publisher.list_topics(request={"project": PROJECT, "page_size": 2})) == topics
@@ -100,7 +104,7 @@ def test_resources_are_administered(publisher: Any, subscriber: Any) -> None:
         publisher.create_topic(name=topics[1].name)
 
 
-def test_a_snapshot_is_sought(publisher: Any, subscriber: Any) -> None:
+def test_the_google_rest_client_can_seek_to_a_snapshot(publisher: Any, subscriber: Any) -> None:
     """The acknowledged message is redelivered."""
     publisher.create_topic(name=TOPIC)
     subscriber.create_subscription(
@@ -117,7 +121,9 @@ def test_a_snapshot_is_sought(publisher: Any, subscriber: Any) -> None:
     subscriber.delete_snapshot(snapshot=snapshot.name)
 
 
-def test_schemas_and_policies_are_kept(publisher: Any, emulator: Emulator) -> None:
+def test_the_google_rest_client_can_manage_schemas_and_iam_policies(
+    publisher: Any, emulator: Emulator
+) -> None:
     """The calls use the schema client and the mixin of every client."""
     avro = {"type_": types.Schema.Type.AVRO, "definition": AVRO}
     with client(SchemaServiceClient, SchemaServiceRestTransport, emulator) as schemas:

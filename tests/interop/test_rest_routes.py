@@ -30,7 +30,7 @@ def options(transport: Any) -> Iterator[tuple[str, str, str, str]]:
                 yield method, option["method"], option["uri"], option.get("body", "")
 
 
-def test_every_route_is_googles_and_every_one_of_googles_is_there() -> None:
+def test_the_rest_routes_are_exactly_google_s() -> None:
     """A route has a verb, a path, and the field in the body."""
     ours = {(r.method, r.verb.lower(), f"/v1/{r.template}", r.body) for r in ROUTES}
     assert ours == {option for transport in TRANSPORTS for option in options(transport)}

@@ -11,7 +11,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "schemas.md"
 REVISION = re.compile(r"(?<=revision_id=)[0-9a-f]{8}")
 
 
-def test_the_example_prints_what_it_says(
+def test_the_example_of_the_schemas_guide_prints_its_documented_output(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The example runs unchanged. Only the id of the revision differs each time."""

@@ -67,7 +67,7 @@ CLOSED = step("closed", "")
 KILLED = step("broker killed", "")
 
 
-def test_a_right_history_has_no_violation() -> None:
+def test_the_jepsen_checker_finds_no_violation_in_a_correct_history() -> None:
     verdict = check(
         *published("key:0", "1"),
         *published("key:1", "2"),
@@ -82,7 +82,7 @@ def test_a_right_history_has_no_violation() -> None:
     assert verdict.figures["callbacks"] == 3
 
 
-def test_a_confirmed_message_that_never_comes_is_a_false_success() -> None:
+def test_the_jepsen_checker_finds_a_lost_confirmed_message() -> None:
     assert kinds(*published(":0", "1")) == ["confirmed message lost"]
     # An unconfirmed one may be gone.
     assert kinds(step("publish", ":0"), step("publish failed", ":0", error="Unavailable")) == []
@@ -94,7 +94,9 @@ def test_a_confirmed_message_that_never_comes_is_a_false_success() -> None:
     ("durability", "found"),
     [("memory", []), ("disk", []), ("fsync", ["confirmed message lost"])],
 )
-def test_the_documented_loss_of_a_class_is_no_violation(durability: str, found: list[str]) -> None:
+def test_the_documented_loss_of_a_durability_class_is_no_jepsen_violation(
+    durability: str, found: list[str]
+) -> None:
     verdict = check(*published(":0", "1"), KILLED, durability=durability)
     assert [violation.kind for violation in verdict.violations] == found
     assert verdict.lost == (0 if found else 1)
@@ -102,13 +104,13 @@ def test_the_documented_loss_of_a_class_is_no_violation(durability: str, found: 
     assert kinds(KILLED, *published(":0", "1"), durability=durability) == ["confirmed message lost"]
 
 
-def test_class_disk_loses_no_more_than_its_bound() -> None:
+def test_the_jepsen_checker_finds_a_loss_of_class_disk_above_its_bound() -> None:
     steps = [*published(":0", "1"), *published(":1", "2"), *published(":2", "3"), KILLED]
     assert kinds(*steps, durability="disk", apart=0.1) == []
     assert kinds(*steps, durability="disk", apart=0.3) == ["loss above the bound"]
 
 
-def test_a_confirmed_acknowledgement_that_comes_again_is_found() -> None:
+def test_the_jepsen_checker_finds_a_redelivery_after_a_confirmed_ack() -> None:
     before = [*published(":0", "1"), *handled(":0", "1", "d1")]
     assert kinds(*before, *delivered(":0", "1", "d2", received=6.0)) == ["acked message came again"]
     # It was received before the confirmation, and waited for a worker.
@@ -119,13 +121,13 @@ def test_a_confirmed_acknowledgement_that_comes_again_is_found() -> None:
     assert kinds(*before, *late) == ["acked message came again"]
 
 
-def test_an_acknowledgement_that_a_crash_has_lost_is_found() -> None:
+def test_the_jepsen_checker_finds_an_ack_lost_by_a_crash() -> None:
     before = [*published(":0", "1"), *handled(":0", "1", "d1"), KILLED]
     assert kinds(*before, *delivered(":0", "1", "d2", received=7.0)) == ["lost ack"]
 
 
-def test_callbacks_of_a_key_may_overlap_within_an_official_client_only() -> None:
-    """It begins a held message for each copy that ends, on any of its threads."""
+def test_callbacks_of_a_key_may_overlap_only_in_an_official_client() -> None:
+    """The client begins a held message for each copy that ends, on any of its threads."""
     sent = [*published("key:0", "1"), *published("key:1", "2")]
     first, second = delivered("key:0", "1", "d1"), delivered("key:1", "2", "d2")
     ends = [*acked("key:1", "2", "d2"), *acked("key:0", "1", "d1")]
@@ -134,7 +136,7 @@ def test_callbacks_of_a_key_may_overlap_within_an_official_client_only() -> None
     assert kinds(*sent, *first, *second, *ends) == ["reordered key"]
 
 
-def test_a_reordered_key_is_found() -> None:
+def test_the_jepsen_checker_finds_a_reordered_key() -> None:
     both = [*published("key:0", "1"), *published("key:1", "2")]
     swapped = [*handled("key:1", "2", "d1"), *handled("key:0", "1", "d2")]
     assert kinds(*both, *swapped) == ["reordered key"]
@@ -145,7 +147,7 @@ def test_a_reordered_key_is_found() -> None:
     assert kinds(*open_end, *handled("key:1", "2", "d1"), *handled("key:0", "1", "d2")) == []
 
 
-def test_a_client_may_begin_the_copy_of_a_message_that_a_kill_has_lost() -> None:
+def test_a_client_may_handle_the_copy_of_a_message_lost_by_a_kill() -> None:
     steps = [
         *published("key:0", "1"),
         KILLED,
@@ -157,7 +159,7 @@ def test_a_client_may_begin_the_copy_of_a_message_that_a_kill_has_lost() -> None
     assert kinds(*steps) == ["reordered key"]
 
 
-def test_a_message_that_a_kill_has_lost_holds_up_no_key() -> None:
+def test_a_message_lost_by_a_kill_does_not_block_its_key_in_the_jepsen_checker() -> None:
     steps = [
         *published("key:0", "1"),
         *delivered("key:0", "1", "d1"),
@@ -169,28 +171,28 @@ def test_a_message_that_a_kill_has_lost_holds_up_no_key() -> None:
     assert kinds(*steps) == ["reordered key"]
 
 
-def test_an_unresolved_future_is_found_where_the_client_has_ended_in_order() -> None:
+def test_the_jepsen_checker_finds_an_unresolved_future_of_a_closed_client() -> None:
     assert kinds(step("publish", ":0"), CLOSED) == ["unresolved future"]
     assert kinds(step("publish", ":0")) == []
     begun = [*published(":0", "1"), *handled(":0", "1", "d1")[:2]]
     assert kinds(*begun, CLOSED) == ["unresolved future"]
 
 
-def test_messages_that_nobody_published_and_ids_used_twice_are_found() -> None:
+def test_the_jepsen_checker_finds_invented_messages_and_duplicate_ids() -> None:
     assert kinds(*handled(":9", "1")) == ["invented message"]
     both = [*published(":0", "1"), *published(":1", "2"), *handled(":1", "2", "d1")]
     found = kinds(*both, *handled(":0", "1", "d2"), *delivered(":1", "1", "d3"))
     assert "id used twice" in found
 
 
-def test_a_seek_to_a_time_may_skip_earlier_messages_of_its_subscription() -> None:
+def test_a_seek_to_a_time_may_skip_earlier_messages_in_the_jepsen_checker() -> None:
     seek = step("time seek", ONCE)
     assert kinds(*published(":0", "1"), seek) == []
     # A seek without an answer may take effect some seconds later.
     assert kinds(seek, *published(":0", "1"), apart=11.0) == ["confirmed message lost"]
 
 
-def test_an_account_has_the_message_and_its_history() -> None:
+def test_the_account_of_a_jepsen_violation_has_the_message_and_its_history() -> None:
     (violation,) = check(*published(":0", "1"), KILLED).violations
     lines = violation.account(0.0).splitlines()
     assert lines[0].startswith("confirmed message lost: :0 was confirmed with the id 1")

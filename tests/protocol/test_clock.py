@@ -49,7 +49,7 @@ PLACES = [read_here, read_as_the_target_of_a_thread, read_in_a_pool, read_in_a_t
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_system_clock_is_frozen_wherever_it_is_read(
+def test_freezegun_freezes_the_system_clock_wherever_it_is_read(
     place: Callable[[Callable[[], float]], float],
 ) -> None:
     """Alone, freezegun would return real time near the bottom of a thread's stack."""
@@ -62,7 +62,7 @@ def test_the_system_clock_is_frozen_wherever_it_is_read(
         assert place(clock.monotonic) - before == pytest.approx(300)
 
 
-def test_the_system_clock_goes_on_when_nothing_is_frozen() -> None:
+def test_the_system_clock_advances_without_freezegun() -> None:
     """Monotonic time neither stops nor goes back."""
     before = SYSTEM_CLOCK.monotonic()
     while SYSTEM_CLOCK.monotonic() == before:
@@ -70,7 +70,7 @@ def test_the_system_clock_goes_on_when_nothing_is_frozen() -> None:
     assert SYSTEM_CLOCK.monotonic() > before
 
 
-def test_a_deadline_keeps_its_distance_when_time_is_frozen_and_released() -> None:
+def test_a_deadline_keeps_its_distance_when_freezegun_starts_and_ends() -> None:
     """The values of frozen and of real monotonic time differ by more than a billion seconds."""
     clock = SystemClock()
     before = clock.monotonic()
@@ -84,7 +84,7 @@ def test_a_deadline_keeps_its_distance_when_time_is_frozen_and_released() -> Non
     assert 0 <= clock.monotonic() - (deadline - 1) < 60
 
 
-def test_monotonic_time_does_not_go_back_when_frozen_time_does() -> None:
+def test_monotonic_time_does_not_go_back_with_frozen_wall_time() -> None:
     clock = SystemClock()
     with freeze_time(START) as frozen:
         before = clock.monotonic()
@@ -97,7 +97,7 @@ def test_monotonic_time_does_not_go_back_when_frozen_time_does() -> None:
 
 
 def test_waits_on_the_system_clock_are_short() -> None:
-    """So a deadline is noticed soon after frozen time was moved past it."""
+    """A deadline is noticed soon after frozen time was moved past it."""
     clock = SystemClock()
     with freeze_time(START):
         now = clock.monotonic()
@@ -108,8 +108,8 @@ def test_waits_on_the_system_clock_are_short() -> None:
         assert clock.timeout(None) is None
 
 
-def test_nobody_is_woken_by_the_system_clock() -> None:
-    """It accepts wakers because every clock does."""
+def test_the_system_clock_calls_no_wakers() -> None:
+    """The clock accepts wakers because every clock does."""
     woken: list[str] = []
     clock = SystemClock()
     waker = lambda: woken.append("woken")  # noqa: E731
@@ -120,7 +120,7 @@ def test_nobody_is_woken_by_the_system_clock() -> None:
     assert woken == []
 
 
-def test_a_manual_clock_moves_only_by_hand() -> None:
+def test_a_manual_clock_advances_only_by_advance() -> None:
     """Wall and monotonic time advance together."""
     clock = ManualClock(start=1000.0)
     assert (clock.now(), clock.monotonic()) == (1000.0, 0.0)
@@ -129,7 +129,7 @@ def test_a_manual_clock_moves_only_by_hand() -> None:
     assert (clock.now(), clock.monotonic()) == (1002.5, 2.5)
 
 
-def test_a_manual_clock_does_not_go_back() -> None:
+def test_a_manual_clock_refuses_to_go_back() -> None:
     """The error has the requested step, and the time is unchanged."""
     clock = ManualClock()
     with pytest.raises(ValueError, match=r"seconds is -1; it must be finite and not negative"):
@@ -137,7 +137,7 @@ def test_a_manual_clock_does_not_go_back() -> None:
     assert clock.monotonic() == 0.0
 
 
-def test_on_a_manual_clock_one_waits_until_woken() -> None:
+def test_a_wait_on_a_manual_clock_has_no_timeout() -> None:
     """Only a deadline that has passed needs no wait."""
     clock = ManualClock()
     clock.advance(10)
@@ -146,7 +146,7 @@ def test_on_a_manual_clock_one_waits_until_woken() -> None:
     assert clock.timeout(10.0) == 0.0
 
 
-def test_wakers_see_the_new_time_before_advance_returns() -> None:
+def test_manual_clock_wakers_see_the_new_time_before_advance_returns() -> None:
     """A waker's work is done when `advance` has returned."""
     clock = ManualClock()
     seen: list[tuple[float, bool]] = []
@@ -164,7 +164,7 @@ class Sleeper:
         self.woken += 1
 
 
-def test_a_removed_waker_is_not_woken() -> None:
+def test_a_removed_clock_waker_is_not_called() -> None:
     """A method is recognised, although each access creates another object for it."""
     clock, sleeper = ManualClock(), Sleeper()
     clock.add_waker(sleeper.wake)
@@ -174,7 +174,7 @@ def test_a_removed_waker_is_not_woken() -> None:
     assert sleeper.woken == 0
 
 
-def test_a_waker_may_add_and_remove_wakers() -> None:
+def test_a_clock_waker_may_add_and_remove_wakers() -> None:
     """The change takes effect with the next advance."""
     clock, sleeper = ManualClock(), Sleeper()
 
@@ -190,7 +190,7 @@ def test_a_waker_may_add_and_remove_wakers() -> None:
     assert sleeper.woken == 2
 
 
-def test_a_thread_waiting_for_a_manual_deadline_is_woken() -> None:
+def test_an_advance_of_a_manual_clock_wakes_a_thread_that_waits_for_a_deadline() -> None:
     """Every part of pullstream waits so: check, wait for as long as the clock says, check."""
     clock, jumped, done = ManualClock(), threading.Event(), threading.Event()
     clock.add_waker(jumped.set)

@@ -17,8 +17,13 @@ READERS: list[tuple[type[Message], type[Message]]] = [
 @pytest.mark.parametrize(
     ("reader", "read"), READERS, ids=lambda kind: kind.DESCRIPTOR.full_name.partition(".v1.")[2]
 )
-def test_a_reader_has_the_fields_that_it_reads(reader: type[Message], read: type[Message]) -> None:
-    """Fields have the same names and numbers. Each is repeated, and embedded messages are bytes."""
+def test_a_columns_message_has_the_fields_of_the_message_that_it_reads(
+    reader: type[Message], read: type[Message]
+) -> None:
+    """Fields have the same names and numbers.
+
+    Each field is repeated, and embedded messages are bytes.
+    """
     theirs = read.DESCRIPTOR.fields_by_name
     for field in reader.DESCRIPTOR.fields:
         assert field.number == theirs[field.name].number
@@ -28,8 +33,8 @@ def test_a_reader_has_the_fields_that_it_reads(reader: type[Message], read: type
         assert field.type == kind
 
 
-def test_a_response_is_read_but_for_its_messages() -> None:
-    """Its other fields are available, also whether they are set."""
+def test_response_columns_have_all_other_fields_of_the_response() -> None:
+    """The other fields are available, also whether they are set."""
     response = pubsub.StreamingPullResponse(
         received_messages=[pubsub.ReceivedMessage(ack_id=ack_id) for ack_id in "ab"]
     )
@@ -42,7 +47,7 @@ def test_a_response_is_read_but_for_its_messages() -> None:
     assert read.subscription_properties == response.subscription_properties
 
 
-def test_messages_in_a_row_are_one_message_of_columns() -> None:
+def test_concatenated_messages_are_read_as_one_message_of_columns() -> None:
     """A field that one of them does not have leaves no trace."""
     messages = [
         pubsub.PubsubMessage(message_id="1", data=b"a", ordering_key="k"),
@@ -58,8 +63,8 @@ def test_messages_in_a_row_are_one_message_of_columns() -> None:
     assert list(entries.value) == ["y"]
 
 
-def test_an_entry_of_attributes_has_both_key_and_value() -> None:
-    """This also holds if they are empty, so keys and values have the same positions."""
+def test_attribute_columns_have_a_key_and_a_value_for_each_entry() -> None:
+    """Either may be empty. Keys and values have the same positions."""
     message = pubsub.PubsubMessage(attributes={"": "", "key": "", "other": "value"})
     read = columns.PubsubMessageColumns.FromString(message.SerializeToString())
     entries = columns.AttributeColumns.FromString(b"".join(read.attributes))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pullstream_protocol.due_queue import DueQueue
 
 
-def test_due_items_come_in_order_of_their_times() -> None:
+def test_a_due_queue_returns_items_in_the_order_of_their_times() -> None:
     """Items with equal times come in the order in which they were scheduled."""
     queue: DueQueue[str] = DueQueue()
     for item, due in (("b", 2.0), ("c", 2.0), ("a", 1.0), ("later", 3.0)):
@@ -20,7 +20,7 @@ def test_due_items_come_in_order_of_their_times() -> None:
 
 
 @pytest.mark.parametrize("second", [1.0, 9.0])
-def test_an_item_has_one_due_time(second: float) -> None:
+def test_rescheduling_an_item_of_a_due_queue_replaces_its_time(second: float) -> None:
     """A new time replaces the old one, whether it is earlier or later."""
     queue: DueQueue[str] = DueQueue()
     queue.schedule("a", 5.0)
@@ -31,8 +31,8 @@ def test_an_item_has_one_due_time(second: float) -> None:
     assert list(queue.pop_due(100.0)) == []
 
 
-def test_a_forgotten_item_does_not_come() -> None:
-    """To forget it twice, or to forget an item that is not in the queue, has no effect."""
+def test_a_forgotten_item_of_a_due_queue_is_not_due() -> None:
+    """To forget an item twice, or to forget an item that is not in the queue, has no effect."""
     queue: DueQueue[str] = DueQueue()
     queue.schedule("a", 1.0)
     for item in ("a", "a", "unknown"):
@@ -40,8 +40,8 @@ def test_a_forgotten_item_does_not_come() -> None:
     assert (list(queue.pop_due(5.0)), queue.due_of("a"), queue.next_due()) == ([], None, None)
 
 
-def test_a_cleared_queue_is_empty() -> None:
-    """It accepts new items."""
+def test_a_cleared_due_queue_is_empty() -> None:
+    """The queue accepts new items."""
     queue: DueQueue[str] = DueQueue()
     queue.schedule("a", 1.0)
     queue.clear()
@@ -50,7 +50,7 @@ def test_a_cleared_queue_is_empty() -> None:
     assert list(queue.pop_due(5.0)) == ["a"]
 
 
-def test_forgotten_entries_do_not_accumulate() -> None:
+def test_forgotten_entries_of_a_due_queue_do_not_accumulate() -> None:
     """The heap stays small, even if the forgotten times are distant."""
     queue: DueQueue[int] = DueQueue()
     for item in range(10_000):
@@ -68,7 +68,7 @@ def test_forgotten_entries_do_not_accumulate() -> None:
         )
     )
 )
-def test_the_queue_behaves_as_a_dict_of_due_times(steps: list[tuple[str, int, int]]) -> None:
+def test_a_due_queue_behaves_as_a_dict_of_due_times(steps: list[tuple[str, int, int]]) -> None:
     """After any steps, the same items are due, and `next_due` is never too late."""
     queue: DueQueue[int] = DueQueue()
     model: dict[int, int] = {}

@@ -52,8 +52,8 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> "queue.SimpleQueue[threading.Ex
     return errors
 
 
-def test_it_acts_when_the_time_has_come() -> None:
-    """A jump of the clock makes it look, and it acts also if the time has not come."""
+def test_a_due_thread_acts_when_the_clock_reaches_its_time() -> None:
+    """The thread also acts after a jump of the clock to an earlier time."""
     due = Due()
     due.at = 10.0
     with running(due):
@@ -63,15 +63,15 @@ def test_it_acts_when_the_time_has_come() -> None:
         assert due.next_act() == 10
 
 
-def test_what_is_already_due_needs_no_wake_up() -> None:
-    """Also if it is due when the thread starts."""
+def test_a_due_thread_acts_at_once_on_work_that_is_already_due() -> None:
+    """The work may be due when the thread starts."""
     due = Due()
     due.at = 0.0
     with running(due):
         assert due.next_act() == 0
 
 
-def test_a_wake_up_before_the_start_counts() -> None:
+def test_a_wake_up_before_the_start_of_a_due_thread_counts() -> None:
     """The owner may have work before it starts the thread."""
     due = Due()
     due.thread.wake()
@@ -79,8 +79,8 @@ def test_a_wake_up_before_the_start_counts() -> None:
         assert due.next_act() == 0
 
 
-def test_events_run_on_the_thread_before_it_acts() -> None:
-    """In the order in which they were posted."""
+def test_posted_events_run_on_the_due_thread_before_it_acts() -> None:
+    """The events keep the order in which they were posted."""
     ran: list[str] = []
     due = Due(lambda: ran.append("act"))
     due.thread.post(lambda: ran.append(threading.current_thread().name))
@@ -90,7 +90,7 @@ def test_events_run_on_the_thread_before_it_acts() -> None:
     assert ran[:3] == [NAME, "second", "act"]
 
 
-def test_an_error_is_reported_and_ends_nothing(
+def test_an_exception_in_a_due_thread_is_reported_and_does_not_end_it(
     reported: "queue.SimpleQueue[threading.ExceptHookArgs]",
 ) -> None:
     """The next wake-up has its effect."""
@@ -106,7 +106,7 @@ def test_an_error_is_reported_and_ends_nothing(
 
 
 @pytest.mark.parametrize("error", [IndexError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_an_event_that_fails_takes_no_other_with_it(
+def test_a_failing_event_does_not_stop_other_events_of_a_due_thread(
     reported: "queue.SimpleQueue[threading.ExceptHookArgs]", error: type[BaseException]
 ) -> None:
     """The other events run, and the thread acts, also after `sys.exit()`."""
@@ -126,7 +126,7 @@ def test_an_event_that_fails_takes_no_other_with_it(
     assert reported.get(timeout=TIMEOUT).exc_type is error
 
 
-def test_work_that_fails_and_stays_due_is_tried_again_after_a_pause(
+def test_failing_work_of_a_due_thread_is_retried_after_a_pause(
     reported: "queue.SimpleQueue[threading.ExceptHookArgs]",
 ) -> None:
     """Without one, the thread would spin."""
@@ -145,8 +145,8 @@ def test_work_that_fails_and_stays_due_is_tried_again_after_a_pause(
         assert due.next_act() == PAUSE_AFTER_ERROR
 
 
-def test_stopping_ends_the_thread_and_leaves_the_clock() -> None:
-    """Twice is once. Later events and wake-ups have no effect."""
+def test_stopping_a_due_thread_ends_it_and_removes_its_clock_waker() -> None:
+    """A second stop has no effect. Later events and wake-ups have no effect."""
     before, due = set(threading.enumerate()), Due()
     with running(due):
         due.thread.stop()
@@ -157,8 +157,8 @@ def test_stopping_ends_the_thread_and_leaves_the_clock() -> None:
     assert due.acted.empty()
 
 
-def test_its_own_work_may_stop_it() -> None:
-    """It cannot wait for itself; it ends after this work."""
+def test_a_due_thread_can_be_stopped_by_its_own_work() -> None:
+    """The thread cannot wait for itself; it ends after this work."""
     before = set(threading.enumerate())
     due = Due(lambda: due.thread.stop())
     with running(due):
@@ -169,14 +169,16 @@ def test_its_own_work_may_stop_it() -> None:
             assert not thread.is_alive()
 
 
-def test_a_thread_that_never_started_can_be_stopped() -> None:
-    """It leaves the clock, and does not start any more work."""
+def test_a_due_thread_that_never_started_can_be_stopped() -> None:
+    """The thread leaves the clock, and does not start any more work."""
     due = Due()
     due.thread.stop()
     assert due.clock._wakers == []
 
 
-def test_a_refused_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_of_a_due_thread_leaves_no_clock_waker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The caller gets the error."""
 
     def refuse(thread: threading.Thread) -> None:
@@ -189,7 +191,7 @@ def test_a_refused_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert due.clock._wakers == []
 
 
-def test_runs_here_is_true_on_the_thread_only() -> None:
+def test_runs_here_is_true_only_on_the_due_thread() -> None:
     """Its owner uses it to detect calls from its own work."""
     here: queue.SimpleQueue[bool] = queue.SimpleQueue()
     due = Due()

@@ -20,7 +20,9 @@ ACK_FAILURES = {"ack-1": "PERMANENT_FAILURE_INVALID_ACK_ID", "ack-2": "TRANSIENT
 
 
 @pytest.mark.parametrize("code", FAILURE_CODES, ids=lambda code: code.name)
-def test_each_status_has_a_class_that_is_ours_and_googles(code: grpc.StatusCode) -> None:
+def test_each_grpc_status_has_a_pullstream_and_google_exception_class(
+    code: grpc.StatusCode,
+) -> None:
     """`except google.api_core.exceptions.NotFound` catches pullstream's NotFound, and only that."""
     error = errors.BY_CODE[code]("some text")
     assert isinstance(error, errors.PullstreamError)
@@ -31,8 +33,8 @@ def test_each_status_has_a_class_that_is_ours_and_googles(code: grpc.StatusCode)
 
 
 @pytest.mark.parametrize("code", FAILURE_CODES, ids=lambda code: code.name)
-def test_an_error_comes_through_a_call_unchanged(code: grpc.StatusCode) -> None:
-    """This covers class, text, reason and the failures of single ack IDs."""
+def test_an_error_passes_unchanged_through_a_grpc_call(code: grpc.StatusCode) -> None:
+    """The test covers class, text, reason and the failures of single ack IDs."""
     sent = errors.BY_CODE[code]("some text", reason="ACK_FAILED", metadata=ACK_FAILURES)
     received = errors.from_rpc_error(FailedCall.of(sent))
     assert type(received) is type(sent)
@@ -41,7 +43,7 @@ def test_an_error_comes_through_a_call_unchanged(code: grpc.StatusCode) -> None:
     assert received.metadata == ACK_FAILURES
 
 
-def test_googles_client_reads_our_details() -> None:
+def test_google_s_client_reads_the_details_of_pullstream_errors() -> None:
     """The client discards details whose code or message differs from that of the call."""
     sent = errors.FailedPrecondition("some text", reason="ACK_FAILED", metadata=ACK_FAILURES)
     received = google.from_grpc_error(FailedCall.of(sent))  # type: ignore[no-untyped-call]
@@ -62,7 +64,7 @@ def test_an_error_without_a_reason_has_a_status_without_details() -> None:
 
 @pytest.mark.parametrize("character", ["x", "%", "\n", "ä", "漢", "😀", "\ud800"])
 @pytest.mark.parametrize("named", [0, 20, 200])
-def test_trailers_never_exceed_8_kib(character: str, named: int) -> None:
+def test_error_trailers_never_exceed_8_kib(character: str, named: int) -> None:
     """A long text is cut, and details that do not fit are left out. The status is always whole."""
     metadata = {f"ack-{number}": "TRANSIENT_FAILURE_INVALID_ACK_ID" for number in range(named)}
     error = errors.InvalidArgument(character * 5_000, reason="ACK_FAILED", metadata=metadata)
@@ -77,13 +79,13 @@ def test_trailers_never_exceed_8_kib(character: str, named: int) -> None:
     assert errors.fits(error) == (named < 200)
 
 
-def test_a_short_text_is_sent_whole() -> None:
-    """The usual case."""
+def test_a_short_error_text_is_sent_whole() -> None:
+    """600 characters are short."""
     _, text, _ = errors.status_of(errors.NotFound("x" * 600))
     assert text == "x" * 600
 
 
-def test_details_of_proxies_do_not_hide_ours() -> None:
+def test_error_details_added_by_proxies_do_not_hide_pullstream_details() -> None:
     """Every detail of every trailer is examined."""
     status = status_pb2.Status(code=9, message="some text")
     for detail in (
@@ -101,7 +103,7 @@ def test_details_of_proxies_do_not_hide_ours() -> None:
     assert errors.from_rpc_error(call).metadata == ACK_FAILURES
 
 
-def test_a_trailer_that_cannot_be_read_leaves_the_status() -> None:
+def test_unreadable_error_details_do_not_hide_the_status() -> None:
     """The content of the details is lost, but the failure is not."""
     call = FailedCall(
         grpc.StatusCode.NOT_FOUND, "gone", ((errors.STATUS_DETAILS_KEY, b"\xff\xff\xff"),)
@@ -110,19 +112,19 @@ def test_a_trailer_that_cannot_be_read_leaves_the_status() -> None:
     assert (type(error), error.message) == (errors.NotFound, "gone")
 
 
-def test_a_call_without_text_still_says_something() -> None:
+def test_an_error_without_text_has_the_name_of_its_status_as_message() -> None:
     """An empty message would be of no use in a log."""
     assert "NOT_FOUND" in errors.from_rpc_error(FailedCall(grpc.StatusCode.NOT_FOUND, None)).message
 
 
-def test_an_error_that_is_no_call_is_unknown() -> None:
+def test_a_bare_rpc_error_becomes_an_unknown_error() -> None:
     """In a few places grpc raises its bare base class."""
     error = errors.from_rpc_error(grpc.RpcError("out of the blue"))
     assert (type(error), error.message) == (errors.Unknown, "out of the blue")
 
 
 @pytest.mark.parametrize("kind", errors.BY_CODE.values())
-def test_the_text_of_an_error_begins_with_its_number_if_it_has_one(
+def test_the_text_of_an_error_begins_with_its_http_code_if_it_has_one(
     kind: type[errors.RpcError],
 ) -> None:
     """Google's classes have none for UNKNOWN and DATA_LOSS."""

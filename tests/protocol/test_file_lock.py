@@ -33,8 +33,8 @@ def elsewhere(path: Path) -> str:
     return ran.stdout.strip()
 
 
-def test_a_lock_has_one_holder(tmp_path: Path) -> None:
-    """This holds in this process and in others, until the lock is released."""
+def test_a_file_lock_has_one_holder(tmp_path: Path) -> None:
+    """The lock is held in this process and in others, until the lock is released."""
     path = tmp_path / "a.lock"
     lock = FileLock(path)
     with pytest.raises(BlockingIOError):
@@ -45,7 +45,7 @@ def test_a_lock_has_one_holder(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
-def test_a_lock_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
+def test_a_file_lock_on_a_symbolic_link_is_refused(tmp_path: Path) -> None:
     """The target of the link is not changed."""
     target = tmp_path / "other"
     target.write_text("content")
@@ -57,7 +57,7 @@ def test_a_lock_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
-def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
+def test_a_file_lock_can_be_waited_for(tmp_path: Path) -> None:
     """The wait ends when the holder releases it, and the lock has one holder again."""
     path = tmp_path / "a.lock"
     held, taken = FileLock(path), queue.SimpleQueue[FileLock]()
@@ -72,7 +72,7 @@ def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_opening_and_closing_the_file_does_not_release_it(tmp_path: Path) -> None:
+def test_opening_and_closing_a_lock_file_does_not_release_the_lock(tmp_path: Path) -> None:
     """A POSIX lock would be released."""
     path = tmp_path / "a.lock"
     lock = FileLock(path)
@@ -81,7 +81,7 @@ def test_opening_and_closing_the_file_does_not_release_it(tmp_path: Path) -> Non
     lock.release()
 
 
-def test_the_file_names_its_holder_and_is_private(tmp_path: Path) -> None:
+def test_a_lock_file_names_its_holder_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     assert holder_of(path) is None
     lock = FileLock(path)
@@ -91,7 +91,7 @@ def test_the_file_names_its_holder_and_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
-def test_a_forked_child_does_not_hold_it(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_keep_a_file_lock(tmp_path: Path) -> None:
     """The lock ends with its holder, even if a child of that continues to run."""
     program = f"""
 import os, pathlib, time, pullstream_protocol.file_lock as m

@@ -71,14 +71,16 @@ def compound(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressi
 
 
 @given(expression=st.recursive(CONDITIONS, compound, max_leaves=8), attributes=ATTRIBUTES)
-def test_a_filter_means_what_it_says(expression: Expression, attributes: dict[str, str]) -> None:
+def test_a_filter_evaluates_as_its_conditions_do(
+    expression: Expression, attributes: dict[str, str]
+) -> None:
     """Any combination of conditions evaluates as its parts do."""
     text, means = expression
     assert compile_filter(text)(attributes) is means(attributes)
 
 
 @given(parts=st.lists(CONDITIONS, min_size=2, max_size=4), attributes=ATTRIBUTES, data=st.data())
-def test_not_binds_tightest(
+def test_not_binds_tighter_than_and_and_or_in_a_filter(
     parts: list[Expression], attributes: dict[str, str], data: st.DataObject
 ) -> None:
     """Without parentheses a NOT applies to the next condition only."""
@@ -93,7 +95,7 @@ def test_not_binds_tightest(
 
 
 @given(text=st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_a_filter_or_is_refused(text: str) -> None:
     """Invalid text gives a clear error and no other exception."""
     try:
         accepts = compile_filter(text)
@@ -128,7 +130,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         )
     ).map("".join)
 )
-def test_words_of_the_language_in_any_order(text: str) -> None:
+def test_any_sequence_of_filter_words_is_a_filter_or_is_refused(text: str) -> None:
     """The same holds for text that looks almost right."""
     try:
         accepts = compile_filter(text)
@@ -138,7 +140,7 @@ def test_words_of_the_language_in_any_order(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_no_filter_lets_all_pass(text: str) -> None:
+def test_an_empty_filter_accepts_all_messages(text: str) -> None:
     """A subscription without a filter receives all messages."""
     assert compile_filter(text)({})
     assert compile_filter(text)({"a": "b"})
@@ -156,22 +158,22 @@ def test_no_filter_lets_all_pass(text: str) -> None:
         ('"AND ("', "AND ("),
     ],
 )
-def test_escapes_in_strings(literal: str, value: str) -> None:
+def test_filter_strings_may_have_escapes(literal: str, value: str) -> None:
     """Strings have quotes, backslashes, and characters by number: hex, octal, Unicode."""
     accepts = compile_filter(f"attributes.a={literal}")
     assert accepts({"a": value})
     assert not accepts({"a": value + "."})
 
 
-def test_space_is_free() -> None:
+def test_whitespace_in_a_filter_is_ignored() -> None:
     """Space is allowed between words, before the first and after the last."""
     accepts = compile_filter(' \thasPrefix ( attributes . a , "v" )\n AND NOT attributes : b ')
     assert accepts({"a": "v"})
     assert not accepts({"a": "v", "b": ""})
 
 
-def test_case_matters() -> None:
-    """This holds for keys, values and prefixes."""
+def test_filters_are_case_sensitive() -> None:
+    """The rule holds for keys, values and prefixes."""
     for text in ('attributes.a="v"', "attributes:a", 'hasPrefix(attributes.a,"v")'):
         assert compile_filter(text)({"a": "v"})
         assert not compile_filter(text)({"A": "v"})
@@ -213,14 +215,14 @@ def test_case_matters() -> None:
         r'attributes.a = "\U00110000"',
     ],
 )
-def test_what_is_not_of_the_language(text: str) -> None:
+def test_a_text_outside_the_filter_language_is_refused(text: str) -> None:
     """The error quotes the filter."""
     with pytest.raises(InvalidArgument, match="argument=Invalid filter: ") as refused:
         compile_filter(text)
     assert text in refused.value.message
 
 
-def test_the_refusal_names_the_place() -> None:
+def test_a_filter_error_names_the_position() -> None:
     """The error has the position, so that the user need not search."""
     with pytest.raises(InvalidArgument, match="expected = or !=, at position 13 of"):
         compile_filter("attributes.a > 1")
@@ -229,7 +231,7 @@ def test_the_refusal_names_the_place() -> None:
 @pytest.mark.parametrize(
     ("depth", "passes"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False), (10_000, False)]
 )
-def test_parentheses_nest_as_deep_as_a_filter_can_be_long(depth: int, passes: bool) -> None:
+def test_nesting_of_parentheses_in_a_filter_is_limited(depth: int, passes: bool) -> None:
     """A hostile filter is refused before it exhausts the stack."""
     text = "(" * depth + "attributes:a" + ")" * depth
     if passes:
@@ -239,7 +241,7 @@ def test_parentheses_nest_as_deep_as_a_filter_can_be_long(depth: int, passes: bo
         compile_filter(text)
 
 
-def test_many_negations_cost_nothing() -> None:
-    """They cancel out while they are parsed."""
+def test_many_negations_in_a_filter_cost_nothing() -> None:
+    """Negations cancel out while they are parsed."""
     assert compile_filter("-" * 9_999 + "attributes:a")({})
     assert not compile_filter("NOT " * 10_000 + "attributes:a")({})

@@ -70,13 +70,13 @@ def begin_wait(channel: grpc.Channel) -> Any:
 # ---- pins ----------------------------------------------------------------------------------------
 
 
-def test_the_release_is_one_that_was_tested() -> None:
+def test_the_installed_grpc_release_is_a_tested_one() -> None:
     """A newer one may have changed its private parts."""
     release = tuple(map(int, grpc.__version__.split(".")[:2]))
     assert OLDEST <= release <= NEWEST
 
 
-def test_the_oldest_release_that_may_be_installed_was_tested() -> None:
+def test_the_oldest_allowed_grpc_release_is_a_tested_one() -> None:
     """The package's requirement says so."""
     oldest = re.search(r'"grpcio>=(\d+)\.(\d+)', PYPROJECT.read_text())
     assert oldest is not None
@@ -108,12 +108,12 @@ def test_the_oldest_release_that_may_be_installed_was_tested() -> None:
         "BatchOperationEvent.batch_operations",
     ],
 )
-def test_the_client_has_this_part(name: str) -> None:
+def test_the_grpc_client_has_the_private_parts_that_segregated_call_uses(name: str) -> None:
     """SegregatedCall uses it."""
     assert attrgetter(name)(cygrpc) is not None
 
 
-def test_plain_channels_are_of_the_class_that_is_expected() -> None:
+def test_plain_grpc_channels_are_recognized_as_such() -> None:
     """Other channels must see their calls."""
     with grpc.insecure_channel("localhost:1") as channel:
         assert isinstance(channel, _channel.Channel)
@@ -122,7 +122,7 @@ def test_plain_channels_are_of_the_class_that_is_expected() -> None:
         assert not reads_directly(grpc.intercept_channel(channel, _Passing()))
 
 
-def test_the_server_answers_by_the_function_that_is_expected() -> None:
+def test_the_grpc_server_has_the_private_functions_that_deferred_reply_uses() -> None:
     """DeferredReply calls it as gRPC does."""
     parameters = ["rpc_event", "state", "serialized_response"]
     assert list(inspect.signature(_server._status).parameters) == parameters
@@ -168,8 +168,8 @@ def test_a_segregated_call_reports_each_operation_once() -> None:
     assert ("k", "v") in [tuple(item) for item in status.trailing_metadata]
 
 
-def test_a_cancelled_segregated_call_ends() -> None:
-    """Every operation is reported, so that the call is freed."""
+def test_a_cancelled_segregated_call_reports_all_its_operations() -> None:
+    """The call is freed after the last operation."""
     with serving("Echo", grpc.stream_stream_rpc_method_handler(echo)) as channel:
         call = SegregatedCall(channel, "/test/Echo", b"one", ())
         call.cancel()
@@ -179,8 +179,8 @@ def test_a_cancelled_segregated_call_ends() -> None:
     assert status.code == grpc.StatusCode.CANCELLED.value[0]
 
 
-def test_a_deferred_reply_is_sent_by_any_thread() -> None:
-    """Long after its handler has returned."""
+def test_a_deferred_reply_may_be_sent_by_another_thread() -> None:
+    """The handler has returned long before."""
     with deferring() as (channel, waiting):
         call = begin_wait(channel)
         reply = waiting.get(timeout=TIMEOUT)
@@ -190,8 +190,8 @@ def test_a_deferred_reply_is_sent_by_any_thread() -> None:
         assert not reply.is_active
 
 
-def test_a_deferred_reply_can_be_an_error() -> None:
-    """With its code and its text."""
+def test_a_deferred_reply_may_be_an_error() -> None:
+    """The error has its code and its text."""
     with deferring() as (channel, waiting):
         call = begin_wait(channel)
         waiting.get(timeout=TIMEOUT).fail(NotFound("no such thing"))
@@ -200,7 +200,7 @@ def test_a_deferred_reply_can_be_an_error() -> None:
 
 
 def test_a_deferred_reply_to_a_cancelled_call_has_no_effect() -> None:
-    """Its caller is gone."""
+    """The caller is gone."""
     with deferring() as (channel, waiting):
         call = begin_wait(channel)
         reply = waiting.get(timeout=TIMEOUT)

@@ -10,7 +10,7 @@ from pullstream_protocol.inbox import Inbox
 from tests.subscriber.streaming.fakes import TIMEOUT
 
 
-def test_take_returns_all_there_is_in_order() -> None:
+def test_inbox_take_returns_all_events_in_order() -> None:
     """The owner works in batches."""
     inbox: Inbox[int] = Inbox(ManualClock())
     for number in range(5):
@@ -19,13 +19,13 @@ def test_take_returns_all_there_is_in_order() -> None:
     assert inbox.drain() == []
 
 
-def test_take_does_not_wait_for_a_deadline_that_has_come() -> None:
+def test_inbox_take_does_not_wait_for_a_past_deadline() -> None:
     """Without an event, the list is empty."""
     inbox: Inbox[int] = Inbox(ManualClock())
     assert inbox.take(0.0) == []
 
 
-def test_take_returns_when_time_jumps() -> None:
+def test_inbox_take_returns_when_the_clock_jumps() -> None:
     """The owner looks at the clock again, and at the events of the meantime."""
     clock = ManualClock()
     inbox: Inbox[int] = Inbox(clock)
@@ -37,7 +37,7 @@ def test_take_returns_when_time_jumps() -> None:
     assert taken == [[]]
 
 
-def test_take_notices_that_frozen_time_passed_its_deadline() -> None:
+def test_inbox_take_notices_that_frozen_time_passed_its_deadline() -> None:
     """Waits on the real clock are short, because freezegun does not wake waiting threads."""
     with freeze_time("2030-01-01") as frozen:
         clock = SystemClock()
@@ -57,7 +57,7 @@ def test_take_notices_that_frozen_time_passed_its_deadline() -> None:
         owner.join()
 
 
-def test_wake_returns_take_with_nothing() -> None:
+def test_inbox_wake_makes_take_return_without_an_event() -> None:
     """A wake-up is no event."""
     inbox: Inbox[int] = Inbox(ManualClock())
     inbox.wake()
@@ -68,7 +68,7 @@ def test_wake_returns_take_with_nothing() -> None:
     assert inbox.take(None) == []
 
 
-def test_closing_hands_out_what_is_left_and_refuses_the_rest() -> None:
+def test_a_closed_inbox_returns_its_events_and_refuses_new_ones() -> None:
     """An accepted event is always handed out."""
     clock = ManualClock()
     inbox: Inbox[int] = Inbox(clock)
@@ -80,7 +80,7 @@ def test_closing_hands_out_what_is_left_and_refuses_the_rest() -> None:
     assert clock._wakers == []
 
 
-def test_an_offer_is_either_handed_out_at_the_close_or_refused() -> None:
+def test_an_event_offered_during_the_close_of_an_inbox_is_returned_or_refused() -> None:
     """Any number of threads may offer events during the close. Each event has one taker."""
     inbox: Inbox[int] = Inbox(ManualClock())
     offered: list[int] = []

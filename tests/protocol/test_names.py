@@ -20,8 +20,10 @@ PARTS = st.text(alphabet="abcXYZ019-_.~+%", min_size=1)
 
 @pytest.mark.parametrize("collection", BUILDERS)
 @given(project=PARTS, identifier=PARTS)
-def test_what_is_built_can_be_taken_apart(collection: str, project: str, identifier: str) -> None:
-    """This holds for every collection. The parser of another collection refuses the name."""
+def test_a_resource_name_survives_building_and_parsing(
+    collection: str, project: str, identifier: str
+) -> None:
+    """The test covers every collection. The parser of another collection refuses the name."""
     path = BUILDERS[collection](project, identifier)
     singular = collection.removesuffix("s")
     assert names.parse(collection, path) == {"project": project, singular: identifier}
@@ -33,15 +35,15 @@ def test_what_is_built_can_be_taken_apart(collection: str, project: str, identif
 @pytest.mark.parametrize(
     "path", ["", "projects", "projects/p/topics", "projects/p/topics/", "x/projects/p/topics/t"]
 )
-def test_a_path_of_another_form_has_no_parts(path: str) -> None:
-    """The result is an empty dict, as in Google's client."""
+def test_a_malformed_resource_name_is_parsed_as_an_empty_dict(path: str) -> None:
+    """Google's client does the same."""
     assert names.parse("topics", path) == {}
 
 
 @pytest.mark.parametrize(
     "identifier", ["abc", "a" + "b" * 254, "Topic-1_2.3~4+5%", "goo-gle", "xgoog"]
 )
-def test_a_valid_name_is_returned(identifier: str) -> None:
+def test_a_valid_resource_name_is_returned_unchanged(identifier: str) -> None:
     """A name has 3 to 255 characters of a fixed set and begins with a letter."""
     path = f"projects/p/topics/{identifier}"
     assert names.validate("topics", path) == path
@@ -57,7 +59,7 @@ def test_a_valid_name_is_returned(identifier: str) -> None:
         *("projects/p/topics/abc\n", "projects/p/topics/äbc", "projects/p/topics/a:c"),
     ],
 )
-def test_an_invalid_name_is_refused_with_googles_text(path: str) -> None:
+def test_an_invalid_resource_name_is_refused_with_google_s_text(path: str) -> None:
     """The error has the value and the address of the rules."""
     with pytest.raises(InvalidArgument) as caught:
         names.validate("topics", path)
@@ -65,14 +67,14 @@ def test_an_invalid_name_is_refused_with_googles_text(path: str) -> None:
     assert "https://" in caught.value.message
 
 
-def test_a_project_may_be_any_text_without_a_slash() -> None:
+def test_a_project_name_may_be_any_text_without_a_slash() -> None:
     """Local brokers have project names that Google would refuse."""
     assert names.validate_project("projects/a") == "projects/a"
     assert names.project_path("a") == "projects/a"
 
 
 @pytest.mark.parametrize("path", ["", "projects", "projects/", "projects/a/b", "topics/a"])
-def test_an_invalid_project_is_refused(path: str) -> None:
+def test_an_invalid_project_name_is_refused(path: str) -> None:
     """The text is the same as for other resources."""
     with pytest.raises(InvalidArgument, match="Invalid resource name given"):
         names.validate_project(path)

@@ -19,25 +19,25 @@ MODULES = (pubsub_pb2, schema_pb2, iam_pb2, pulls_pb2, feeds_pb2, channels_pb2)
 FILES = tuple(module.DESCRIPTOR for module in MODULES)
 
 
-def test_each_path_and_each_method_name_is_there_once() -> None:
+def test_each_rpc_path_and_method_name_is_unique() -> None:
     """A method is looked up by its name alone."""
     assert len({rpc.path for rpc in RPCS}) == len(RPCS)
     assert {rpc.method: rpc for rpc in RPCS} == BY_METHOD
     assert len(BY_METHOD) == len(RPCS)
 
 
-def test_a_path_is_service_and_method() -> None:
+def test_the_path_of_an_rpc_consists_of_service_and_method() -> None:
     """The header of a gRPC call has it in this form."""
     assert BY_METHOD["Pull"].path == "/google.pubsub.v1.Subscriber/Pull"
     assert BY_METHOD["GetIamPolicy"].path == "/google.iam.v1.IAMPolicy/GetIamPolicy"
 
 
-def test_streaming_pull_is_the_only_stream() -> None:
+def test_streaming_pull_is_the_only_bidirectional_rpc() -> None:
     """Every other call has one request and one response."""
     assert [rpc.method for rpc in RPCS if rpc.kind is Kind.BIDI] == ["StreamingPull"]
 
 
-def test_every_request_and_response_is_used() -> None:
+def test_every_request_and_response_message_is_used_by_an_rpc() -> None:
     """An unused message would mean that an RPC was forgotten."""
     used = {message.DESCRIPTOR.full_name for rpc in RPCS for message in (rpc.request, rpc.response)}
     defined = {name.full_name for file in FILES for name in file.message_types_by_name.values()}
@@ -45,7 +45,7 @@ def test_every_request_and_response_is_used() -> None:
     assert used - defined == {Empty.DESCRIPTOR.full_name}
 
 
-def test_rpcs_that_read_are_known_by_their_names() -> None:
+def test_rpcs_that_only_read_are_marked_according_to_their_names() -> None:
     """An RPC reads if it gets, lists, tests or validates, or is `Read` or `Watch`."""
     reading = ("Get", "List", "Read", "Test", "Validate", "Watch")
     assert all(rpc.reads is rpc.method.startswith(reading) for rpc in RPCS)

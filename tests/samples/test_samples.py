@@ -72,7 +72,7 @@ def publish(lines: Sequence[str], key: str = "") -> None:
         topics.publish(TOPIC, [{"data": line.encode(), "ordering_key": key} for line in lines])
 
 
-def test_receive_prints_and_acknowledges_what_was_published(
+def test_receive_sample_prints_and_acknowledges_published_messages(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """receive.py handles every message and leaves nothing behind."""
@@ -83,7 +83,9 @@ def test_receive_prints_and_acknowledges_what_was_published(
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_pull_takes_what_is_there(pubsub_emulator: Emulator, subscription: str) -> None:
+def test_pull_sample_prints_and_acknowledges_available_messages(
+    pubsub_emulator: Emulator, subscription: str
+) -> None:
     """pull.py prints the messages and acknowledges them."""
     publish(["one", "two"])
     result = run("samples/pull.py", subscription)
@@ -91,7 +93,7 @@ def test_pull_takes_what_is_there(pubsub_emulator: Emulator, subscription: str) 
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_drain_backlog_takes_what_waits_and_ends(
+def test_drain_backlog_sample_adds_up_the_backlog_and_ends(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """drain_backlog.py adds up the numbers, and leaves other messages."""
@@ -102,7 +104,7 @@ def test_drain_backlog_takes_what_waits_and_ends(
     assert pubsub_emulator.backlog(subscription) == 1
 
 
-def test_process_in_order_keeps_each_customers_order(
+def test_process_in_order_sample_keeps_the_order_of_each_customer(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """process_in_order.py prints each customer's messages in the order of publishing."""
@@ -115,7 +117,7 @@ def test_process_in_order_keeps_each_customers_order(
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_limit_flow_runs_no_more_at_a_time_than_it_has_threads(
+def test_limit_flow_sample_handles_at_most_four_messages_at_a_time(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """limit_flow.py handles everything, at most four messages at the same time."""
@@ -127,7 +129,9 @@ def test_limit_flow_runs_no_more_at_a_time_than_it_has_threads(
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_observe_serves_metrics_while_it_runs(pubsub_emulator: Emulator, subscription: str) -> None:
+def test_observe_sample_serves_metrics_while_it_runs(
+    pubsub_emulator: Emulator, subscription: str
+) -> None:
     """observe.py counts the messages it handles, for Prometheus and in its last lines."""
     publish(["one", "two"])
     # Port 0 takes a free port, which the first line shows.
@@ -146,7 +150,7 @@ def test_observe_serves_metrics_while_it_runs(pubsub_emulator: Emulator, subscri
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_handle_once_passes_over_a_second_message_of_an_order(
+def test_handle_once_sample_handles_each_order_once(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """handle_once.py handles each order once, and acknowledges all its messages."""
@@ -164,7 +168,9 @@ def test_handle_once_passes_over_a_second_message_of_an_order(
     )
 
 
-def test_build_totals_counts_every_order_once(pubsub_emulator: Emulator, tmp_path: Path) -> None:
+def test_build_totals_sample_counts_every_order_once(
+    pubsub_emulator: Emulator, tmp_path: Path
+) -> None:
     """build_totals.py continues after the end of its last run."""
     command = ["samples/build_totals.py", TOPIC, str(tmp_path / "totals.db")]
     with SubscriberClient() as client:
@@ -179,7 +185,9 @@ def test_build_totals_counts_every_order_once(pubsub_emulator: Emulator, tmp_pat
     assert result.stdout.splitlines() == ["anna: 1030", "bert: 250", "1 orders in this run"]
 
 
-def test_fan_out_brings_each_reader_what_it_is_to_have(pubsub_emulator: Emulator) -> None:
+def test_fan_out_sample_sends_each_reader_the_messages_of_its_topic(
+    pubsub_emulator: Emulator,
+) -> None:
     """fan_out.py prints the messages of each reader's topic, in order."""
     result = run("samples/fan_out.py", TOPIC)
     assert result.returncode == 0, result.stderr
@@ -193,7 +201,7 @@ def test_fan_out_brings_each_reader_what_it_is_to_have(pubsub_emulator: Emulator
     assert len(lines) == 3
 
 
-def test_tail_topic_prints_what_comes_and_what_was_missed() -> None:
+def test_tail_topic_sample_prints_new_and_missed_records() -> None:
     """tail_topic.py needs nothing of pullstream, and ends with its topic."""
     with Emulator(rest=True) as broker:
         base = f"http://{broker.endpoint}"
@@ -213,7 +221,7 @@ def test_tail_topic_prints_what_comes_and_what_was_missed() -> None:
         assert sample.returncode == 0
 
 
-def test_tail_topic_waits_for_its_topic() -> None:
+def test_tail_topic_sample_waits_for_its_topic() -> None:
     """The sample may start before the first record."""
     with Emulator(rest=True) as broker:
         base = f"http://{broker.endpoint}"
@@ -228,7 +236,9 @@ def test_tail_topic_waits_for_its_topic() -> None:
             assert sample.wait(60) == 0
 
 
-def test_work_is_a_callback_for_a_worker(pubsub_emulator: Emulator, subscription: str) -> None:
+def test_work_sample_is_a_callback_for_a_worker(
+    pubsub_emulator: Emulator, subscription: str
+) -> None:
     """work.py handles messages under `pullstream worker`."""
     publish(["one"])
     command = ["-m", "pullstream", "worker", "work:handle", "--subscription", subscription]
@@ -248,13 +258,13 @@ def test_work_is_a_callback_for_a_worker(pubsub_emulator: Emulator, subscription
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_the_sample_test_passes() -> None:
+def test_the_sample_test_with_fixture_passes() -> None:
     """test_with_fixture.py is a test, and it passes."""
     result = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "samples/test_with_fixture.py")
     assert result.returncode == 0, result.stdout
 
 
-def test_the_demo_keeps_its_promises() -> None:
+def test_the_demo_sample_verifies_its_guarantees() -> None:
     """demo.py exits with 0, and prints a line for each guarantee that it has verified."""
     result = run("samples/demo.py")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -263,7 +273,7 @@ def test_the_demo_keeps_its_promises() -> None:
     assert result.stderr == ""
 
 
-def test_the_demo_takes_any_file_of_lines(tmp_path: Path) -> None:
+def test_the_demo_sample_accepts_any_file_of_lines(tmp_path: Path) -> None:
     """A file of lines, some empty, is published with one record per line."""
     path = tmp_path / "lines.txt"
     path.write_text("\n".join(["", *(f"line {number} ä" for number in range(500)), ""]))
@@ -273,7 +283,7 @@ def test_the_demo_takes_any_file_of_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "says"), [(None, "cannot read"), ("\n\n", "has no records")])
-def test_the_demo_tells_what_is_wrong_with_a_file(
+def test_the_demo_sample_reports_a_missing_or_empty_file(
     tmp_path: Path, content: str | None, says: str
 ) -> None:
     """A file that is missing or empty ends the demo with 1 and one clear line."""
@@ -286,7 +296,7 @@ def test_the_demo_tells_what_is_wrong_with_a_file(
     assert result.stdout == ""
 
 
-def test_track_jobs_tells_how_each_job_ended() -> None:
+def test_track_jobs_sample_reports_how_each_job_ended() -> None:
     """track_jobs.py needs no broker: its two components talk directly."""
     result = run("samples/track_jobs.py")
     assert result.returncode == 0, result.stderr
@@ -296,7 +306,9 @@ def test_track_jobs_tells_how_each_job_ended() -> None:
     ]
 
 
-def test_redrive_moves_rejected_messages_back(pubsub_emulator: Emulator, subscription: str) -> None:
+def test_redrive_sample_moves_rejected_messages_back(
+    pubsub_emulator: Emulator, subscription: str
+) -> None:
     """redrive.py publishes copies without the attributes of dead-lettering."""
     dead = "projects/test-project/topics/dead"
     dead_letters = "projects/test-project/subscriptions/dead"
@@ -337,7 +349,7 @@ def broker_process(port: int, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.slow
-def test_transform_loses_nothing_when_the_broker_is_killed(
+def test_transform_sample_loses_no_message_when_the_broker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """transform.py acknowledges a message after its result, and keeps the order of each key."""
@@ -397,8 +409,8 @@ NEED_ARGUMENTS = [
 
 
 @pytest.mark.parametrize("name", NEED_ARGUMENTS)
-def test_a_sample_without_arguments_says_how_to_run_it(name: str) -> None:
-    """It prints its description, which has the command line."""
+def test_a_sample_without_arguments_prints_its_usage(name: str) -> None:
+    """The sample prints its description, which has the command line."""
     ran = subprocess.run(
         [sys.executable, f"samples/{name}"],
         cwd=ROOT,

@@ -120,7 +120,9 @@ def broker(tmp_path: Path) -> Iterator[KillableBroker]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_no_answer_is_taken_back_by_fifty_kills(broker: KillableBroker, tmp_path: Path) -> None:
+def test_fifty_kills_of_a_broker_revoke_no_answered_request(
+    broker: KillableBroker, tmp_path: Path
+) -> None:
     """Each answered message is delivered until it is acknowledged, and ids are unique."""
     ledger = Ledger()
     wire = Wire(broker.start())

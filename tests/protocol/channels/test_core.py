@@ -30,8 +30,8 @@ def never(poll: Poll) -> None:
     raise AssertionError("woken, though it has nothing to be told")
 
 
-def test_too_many_subscribers_are_refused() -> None:
-    """They leave no state, and the existing subscribers continue."""
+def test_too_many_channel_subscribers_are_refused() -> None:
+    """The refused subscribers leave no state, and the existing subscribers continue."""
     full = hub(sessions=1)
     subscribe(full, "one", "a")
     with pytest.raises(ResourceExhausted):
@@ -41,8 +41,8 @@ def test_too_many_subscribers_are_refused() -> None:
     assert full.statistics().subscribers == 1
 
 
-def test_too_many_subscriptions_of_one_are_refused() -> None:
-    """The batch is refused as a whole. Its unsubscribes make room first."""
+def test_too_many_subscriptions_of_one_channel_subscriber_are_refused() -> None:
+    """The batch is refused as a whole. The unsubscribes of the batch make room first."""
     small = hub(interests=2)
     subscribe(small, "one", "a", "b")
     more = channels.CommandsRequest(subscriber_id="one", incarnation=1, batch_no=2)
@@ -66,7 +66,7 @@ def test_too_many_subscriptions_of_one_are_refused() -> None:
         ({"commands": [channels.Command(channel="c")] * 10_001}, "commands"),
     ],
 )
-def test_commands_that_make_no_sense_are_refused(fields: dict[str, object], field: str) -> None:
+def test_invalid_channel_commands_are_refused(fields: dict[str, object], field: str) -> None:
     """The error names the problem, and nothing changes."""
     whole: dict[str, object] = {"subscriber_id": "one", "batch_no": 1, "replace": True, **fields}
     empty = hub()
@@ -76,14 +76,14 @@ def test_commands_that_make_no_sense_are_refused(fields: dict[str, object], fiel
 
 
 @pytest.mark.parametrize("field", ["max_processed_seq", "max_messages", "max_bytes"])
-def test_polls_that_make_no_sense_are_refused(field: str) -> None:
+def test_invalid_channel_polls_are_refused(field: str) -> None:
     request = channels.PollRequest(subscriber_id="one")
     setattr(request, field, -1)
     with pytest.raises(InvalidArgument, match=f"^400 {field}: "):
         hub().begin_poll(request, 0.0, never)
 
 
-def test_a_failed_channel_is_reported_to_all_of_its_subscribers() -> None:
+def test_a_failed_channel_is_reported_to_all_its_subscribers() -> None:
     """Each subscriber gets one notice, independent of the number of its keys."""
     one = hub()
     subscribe(one, "one", "a", "b")
@@ -93,7 +93,7 @@ def test_a_failed_channel_is_reported_to_all_of_its_subscribers() -> None:
     assert one.statistics().waiting == 3
 
 
-def test_nobody_there_nothing_due() -> None:
+def test_a_channel_core_without_subscribers_has_nothing_due() -> None:
     """The first subscriber starts the sweeps, and the end of the last one stops them."""
     due: list[float] = []
     idle = hub()
@@ -108,7 +108,7 @@ def test_nobody_there_nothing_due() -> None:
     assert idle.next_due() is None
 
 
-def test_a_poll_that_was_answered_is_woken_once() -> None:
+def test_a_channel_poll_with_messages_is_woken_once() -> None:
     """Messages that are published before its end are part of its answer."""
     one = hub()
     woken: list[Poll] = []
@@ -121,8 +121,8 @@ def test_a_poll_that_was_answered_is_woken_once() -> None:
     assert one.statistics().parked == 0
 
 
-def test_a_poll_that_is_ready_from_the_first_is_woken_at_once() -> None:
-    """It is woken only once, even if further messages come before its end."""
+def test_a_channel_poll_with_waiting_messages_is_woken_at_once() -> None:
+    """The poll is woken only once, even if further messages come before its end."""
     one = hub()
     woken: list[Poll] = []
     subscribe(one, "one", "a")
@@ -133,7 +133,7 @@ def test_a_poll_that_is_ready_from_the_first_is_woken_at_once() -> None:
     assert woken == [poll]
 
 
-def test_a_withdrawn_poll_takes_nothing() -> None:
+def test_a_withdrawn_channel_poll_takes_no_message() -> None:
     one = hub()
     subscribe(one, "one", "a")
     poll = one.begin_poll(channels.PollRequest(subscriber_id="one"), 0.0, never)
@@ -142,7 +142,7 @@ def test_a_withdrawn_poll_takes_nothing() -> None:
     assert (one.statistics().parked, one.statistics().waiting) == (0, 1)
 
 
-def test_who_was_cut_off_a_moment_ago_is_not_forgotten() -> None:
+def test_a_channel_subscriber_whose_poll_just_ended_is_not_forgotten() -> None:
     """The sweep comes between a poll whose connection broke and the next poll."""
     one = hub()
     subscribe(one, "one", "a")
@@ -154,7 +154,7 @@ def test_who_was_cut_off_a_moment_ago_is_not_forgotten() -> None:
     assert one.statistics().subscribers == 0
 
 
-def test_an_id_is_the_owners_own() -> None:
+def test_the_same_subscriber_id_of_two_owners_has_two_sessions() -> None:
     """Another caller with the same ID has a separate session, and does not end the first."""
     one = hub()
     subscribe(one, "one", "a")
@@ -167,8 +167,8 @@ def test_an_id_is_the_owners_own() -> None:
     assert one.statistics().subscribers == 1
 
 
-def test_a_failure_that_finds_no_room_ends_the_session() -> None:
-    """Its subscriber would otherwise wait for ever. It starts again, and the others continue."""
+def test_a_channel_failure_without_room_in_the_mailbox_ends_the_session() -> None:
+    """The subscriber would otherwise wait for ever. It starts again, and the others continue."""
     small = hub(mailbox_items=2)
     subscribe(small, "one", "a", "b")
     subscribe(small, "two", "a")
@@ -182,6 +182,6 @@ def test_a_failure_that_finds_no_room_ends_the_session() -> None:
     assert small.statistics().interests == 1
 
 
-def test_limits_must_be_above_nothing() -> None:
+def test_a_channel_limit_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^mailbox_bytes is 0; it must be above 0$"):
         ChannelLimits(mailbox_bytes=0)

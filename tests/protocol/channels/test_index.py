@@ -5,7 +5,7 @@ from __future__ import annotations
 from pullstream_protocol.channels.index import Index
 
 
-def test_a_key_has_its_subscribers_and_those_of_its_channel() -> None:
+def test_the_channel_index_finds_subscribers_of_a_key_and_of_its_channel() -> None:
     """Each subscriber is returned once, those of the key first."""
     index: Index[str] = Index()
     index.add("one", ("c", "a"))
@@ -19,7 +19,7 @@ def test_a_key_has_its_subscribers_and_those_of_its_channel() -> None:
     assert sorted(index.of_channel("c")) == ["one", "three", "two"]
 
 
-def test_adding_twice_and_removing_what_is_not_there_change_nothing() -> None:
+def test_adding_twice_and_removing_missing_entries_leave_the_channel_index_unchanged() -> None:
     index: Index[str] = Index()
     index.add("one", ("c", "a"))
     index.add("one", ("c", "a"))
@@ -30,7 +30,7 @@ def test_adding_twice_and_removing_what_is_not_there_change_nothing() -> None:
     assert len(index) == 1
 
 
-def test_nothing_is_left_of_what_is_empty() -> None:
+def test_the_channel_index_keeps_no_empty_entries() -> None:
     """The entries for the key and the channel are removed."""
     index: Index[str] = Index()
     for interest in (("c", "a"), ("c", None), ("d", "a")):

@@ -34,7 +34,7 @@ def filled(seqs: Sequence[int], **limits: int) -> Mailbox:
     return mailbox
 
 
-def test_what_is_acknowledged_goes() -> None:
+def test_acknowledged_messages_leave_the_mailbox() -> None:
     """A message that is sent but not acknowledged stays."""
     mailbox = filled([1, 3, 5])
     assert told(mailbox) == [(1, 0), (3, 0), (5, 0)]
@@ -44,7 +44,7 @@ def test_what_is_acknowledged_goes() -> None:
     assert (len(mailbox), mailbox.size, mailbox.has_news) == (0, 0, False)
 
 
-def test_the_oldest_are_dropped_and_told_of_until_that_is_acknowledged() -> None:
+def test_a_full_mailbox_drops_the_oldest_messages_and_reports_them_until_acknowledged() -> None:
     mailbox = filled([1, 2, 3, 4], mailbox_items=2)
     assert told(mailbox) == [(2, 2), (3, 0), (4, 0)]
     assert told(mailbox) == [(2, 2), (3, 0), (4, 0)]
@@ -52,8 +52,8 @@ def test_the_oldest_are_dropped_and_told_of_until_that_is_acknowledged() -> None
     assert told(mailbox) == []
 
 
-def test_what_was_sent_and_then_dropped_is_not_reported_to_a_reader_that_has_it() -> None:
-    """It is reported only if the reply did not reach the reader."""
+def test_a_dropped_message_that_the_reader_has_acknowledged_is_not_reported() -> None:
+    """The drop is reported only if the reply did not reach the reader."""
     mailbox = filled([1, 2], mailbox_items=2)
     assert told(mailbox) == [(1, 0), (2, 0)]
     mailbox.add(item(3))
@@ -65,19 +65,22 @@ def test_what_was_sent_and_then_dropped_is_not_reported_to_a_reader_that_has_it(
     assert told(mailbox) == [(3, 0)]
 
 
-def test_the_newest_has_a_place_whatever_its_size() -> None:
+def test_the_newest_message_fits_into_a_mailbox_whatever_its_size() -> None:
     mailbox = Mailbox(ChannelLimits(mailbox_bytes=300))
     mailbox.add(item(1))
     assert mailbox.add(item(2, size=120)) == 1
     assert told(mailbox) == [(1, 1), (2, 0)]
 
 
-def test_a_reply_has_one_item_at_least() -> None:
+def test_a_mailbox_reply_has_at_least_one_item() -> None:
     assert told(filled([1, 2]), max_bytes=1) == [(1, 0)]
 
 
-def test_of_each_key_the_newest_may_be_all_that_is_kept() -> None:
-    """They keep the order of publishing. A failure does not count as a message of its key."""
+def test_a_mailbox_can_keep_only_the_newest_message_of_each_key() -> None:
+    """The messages keep the order of publishing.
+
+    A failure does not count as a message of its key.
+    """
     mailbox = filled([])
     mailbox.keep_newest_only()
     for seq, key in enumerate("abac", start=1):
@@ -88,7 +91,7 @@ def test_of_each_key_the_newest_may_be_all_that_is_kept() -> None:
     assert told(mailbox) == [(4, 0), (5, 0)]
 
 
-def test_what_was_there_before_is_thinned_out_too() -> None:
+def test_keep_newest_only_also_applies_to_messages_already_in_the_mailbox() -> None:
     """Commands that ask for it may come after the first poll."""
     mailbox = filled([1, 2, 3])
     mailbox.keep_newest_only()
@@ -98,8 +101,10 @@ def test_what_was_there_before_is_thinned_out_too() -> None:
 
 @pytest.mark.parametrize("newest_only", [False, True])
 @given(steps=st.lists(st.sampled_from(["add", "send", "lose", "acknowledge"]), max_size=40))
-def test_a_reader_accounts_for_every_message(newest_only: bool, steps: list[str]) -> None:
-    """Every message is either received or reported as dropped.
+def test_every_mailbox_message_is_received_or_reported_as_dropped(
+    newest_only: bool, steps: list[str]
+) -> None:
+    """Replies and acknowledgements come in any order.
 
     With one kept message per key, a dropped message always has a newer one of its key.
     """

@@ -78,8 +78,11 @@ class Interceptor(grpc.ServerInterceptor):
         )
 
 
-def test_this_grpc_has_the_parts_that_waiting_without_a_thread_needs() -> None:
-    """Without them polls work, but each takes a thread. Then grpc_internals needs a change."""
+def test_the_installed_grpc_has_the_internals_for_parked_polls() -> None:
+    """Without those parts polls work, but each takes a thread.
+
+    Then grpc_internals needs a change.
+    """
     seen: list[bool] = []
 
     def noting(behaviour: Any) -> Any:
@@ -99,7 +102,7 @@ def test_this_grpc_has_the_parts_that_waiting_without_a_thread_needs() -> None:
     assert seen == [True]
 
 
-def test_one_thread_serves_however_many_wait() -> None:
+def test_one_server_thread_serves_any_number_of_waiting_polls() -> None:
     """The thread answers other calls in the meantime, and all polls when there is a message."""
     publisher = ChannelPublisher()
     with (
@@ -112,8 +115,8 @@ def test_one_thread_serves_however_many_wait() -> None:
         assert publisher.statistics().parked == 0
 
 
-def test_an_answer_is_a_unary_one() -> None:
-    """It has metadata and a status, as any client expects of this call."""
+def test_a_parked_poll_is_answered_as_a_unary_call() -> None:
+    """The answer has metadata and a status, as any client expects of this call."""
     publisher = ChannelPublisher()
     with served(publisher) as endpoint:
         bare = BareSubscriber(endpoint)
@@ -124,7 +127,7 @@ def test_an_answer_is_a_unary_one() -> None:
         bare.close()
 
 
-def test_a_poll_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_poll_over_grpc_is_refused() -> None:
     with served(ChannelPublisher()) as endpoint:
         bare = BareSubscriber(endpoint)
         poll = bare.begin_poll(max_messages=-1)
@@ -133,8 +136,8 @@ def test_a_poll_that_makes_no_sense_is_refused() -> None:
         bare.close()
 
 
-def test_close_sends_everybody_away() -> None:
-    """They end before `close` returns, so that the server may be stopped at once.
+def test_closing_a_channel_publisher_ends_waiting_polls() -> None:
+    """The polls end before `close` returns, so that the server may be stopped at once.
 
     Later polls end, too.
     """
@@ -150,8 +153,8 @@ def test_close_sends_everybody_away() -> None:
 
 
 @pytest.mark.parametrize("grace", [None, 0.1])
-def test_a_server_stops_though_somebody_waits(grace: float | None) -> None:
-    """This holds even without `close`, and no state of the polls is left."""
+def test_a_grpc_server_stops_in_spite_of_waiting_polls(grace: float | None) -> None:
+    """The server stops even without `close`, and no state of the polls is left."""
     publisher = ChannelPublisher()
     server = grpc.server(ThreadPoolExecutor(2))
     publisher.add_to(server)
@@ -166,7 +169,7 @@ def test_a_server_stops_though_somebody_waits(grace: float | None) -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, TIMEOUT])
-def test_what_is_over_leaves_nothing(timeout: float | None) -> None:
+def test_finished_polls_leave_no_objects_in_memory(timeout: float | None) -> None:
     """An answered or cancelled poll is freed without waiting for Python's garbage collector."""
     publisher = ChannelPublisher()
     with served(publisher) as endpoint:
@@ -192,7 +195,7 @@ def test_what_is_over_leaves_nothing(timeout: float | None) -> None:
         bare.close()
 
 
-def test_a_poll_that_cannot_be_answered_holds_up_no_other(
+def test_a_poll_whose_answer_fails_does_not_block_other_polls(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is logged."""
@@ -242,7 +245,7 @@ def with_a_context_of_its_own(behaviour: Any) -> Any:
 
 
 @pytest.mark.parametrize("change", [calling, with_a_context_of_its_own])
-def test_an_interceptor_that_calls_the_handler_itself_gets_an_answer(
+def test_a_poll_called_by_an_interceptor_itself_is_answered(
     change: Callable[[Any], Any],
 ) -> None:
     """Then a poll waits on its thread for a message, its deadline, or the end of its caller."""
@@ -268,7 +271,7 @@ def test_an_interceptor_that_calls_the_handler_itself_gets_an_answer(
         bare.close()
 
 
-def test_a_program_that_forgets_to_close_ends_though_somebody_listens() -> None:
+def test_a_program_that_does_not_close_its_publisher_ends_in_spite_of_polls() -> None:
     command = [sys.executable, "-c", FORGETFUL]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -27,7 +27,7 @@ def items(publisher: ChannelPublisher) -> list[channels.PollResponse.Item]:
     return list(channels.PollResponse.FromString(encoded).items)
 
 
-def test_threads_may_publish_beside_each_other() -> None:
+def test_threads_may_publish_to_a_channel_at_the_same_time() -> None:
     """Each message has its own number."""
     publisher = ChannelPublisher()
     subscribe(publisher)
@@ -44,7 +44,7 @@ def test_threads_may_publish_beside_each_other() -> None:
     assert [item.seq for item in items(publisher)] == list(range(1, 801))
 
 
-def test_a_message_is_completed() -> None:
+def test_a_published_channel_message_gets_its_missing_fields() -> None:
     """Missing fields are added to a copy. The caller's message is unchanged."""
     publisher = ChannelPublisher(clock=ManualClock(start=1_000.5))
     subscribe(publisher)
@@ -59,12 +59,12 @@ def test_a_message_is_completed() -> None:
     assert second.publish_time.ToMilliseconds() == 1_000_500
 
 
-def test_a_whole_message_has_its_own_attributes() -> None:
+def test_attributes_beside_a_whole_channel_message_are_refused() -> None:
     with pytest.raises(TypeError, match="attributes"):
         ChannelPublisher().publish("c", "a", pubsub.PubsubMessage(), color="red")
 
 
-def test_a_message_names_no_longer_a_key_than_may_be() -> None:
+def test_a_channel_message_with_a_too_long_key_is_refused() -> None:
     """The key may be in the message or in the argument."""
     publisher, key = ChannelPublisher(), "k" * 1025
     for message in (b"x", pubsub.PubsubMessage(ordering_key=key)):
@@ -72,8 +72,8 @@ def test_a_message_names_no_longer_a_key_than_may_be() -> None:
             publisher.publish("c", key if isinstance(message, bytes) else None, message)
 
 
-def test_who_is_gone_is_forgotten_as_time_passes() -> None:
-    """A thread removes them, from `add_to` to `close`."""
+def test_a_channel_publisher_forgets_subscribers_that_are_gone() -> None:
+    """A thread removes the subscribers, from `add_to` to `close`."""
     clock = ManualClock()
     publisher = ChannelPublisher(clock=clock)
     server = grpc.server(ThreadPoolExecutor(1))
@@ -88,7 +88,7 @@ def test_who_is_gone_is_forgotten_as_time_passes() -> None:
     assert not left & {"pullstream-channel-expiry", "pullstream-answers"}
 
 
-def test_a_closed_publisher_does_nothing_more() -> None:
+def test_a_closed_channel_publisher_refuses_all_calls() -> None:
     """Waiting polls end, so that their clients look for another publisher."""
     publisher = ChannelPublisher()
     woken = threading.Event()

@@ -24,8 +24,8 @@ def subscribe(core: SharedChannelCore) -> None:
     core.commands(request)
 
 
-def test_a_subscriber_that_waits_takes_little() -> None:
-    """Beside its call less than 1.25 KiB, also when it has had a message."""
+def test_a_waiting_channel_subscriber_takes_little_memory() -> None:
+    """The limit is 1.25 KiB beside the call, also after a message."""
     core, count = SharedChannelCore(), 200
     polls = []
     tracemalloc.start()
@@ -48,7 +48,7 @@ def test_a_subscriber_that_waits_takes_little() -> None:
     assert grown < 1280 * count
 
 
-def test_threads_publish_at_the_same_time() -> None:
+def test_threads_publishing_at_the_same_time_get_distinct_sequence_numbers() -> None:
     """The sequence numbers have no gap and no duplicate."""
     core = SharedChannelCore()
     subscribe(core)
@@ -68,7 +68,7 @@ def test_threads_publish_at_the_same_time() -> None:
     assert [item.seq for item in items] == list(range(1, 801))
 
 
-def test_a_subscriber_that_is_gone_is_dropped_when_due() -> None:
+def test_the_shared_core_drops_a_channel_subscriber_when_it_is_due() -> None:
     """`on_due` is called when the first subscriber comes."""
     clock, due = ManualClock(), list[float]()
     core = SharedChannelCore(clock=clock)
@@ -80,7 +80,7 @@ def test_a_subscriber_that_is_gone_is_dropped_when_due() -> None:
     assert core.statistics().subscribers == 0
 
 
-def test_a_closed_core_refuses_everything() -> None:
+def test_a_closed_channel_core_refuses_all_calls() -> None:
     """Waiting polls end with UNAVAILABLE."""
     core, woken = SharedChannelCore(), threading.Event()
     poll = core.begin_poll(channels.PollRequest(subscriber_id="one"), lambda poll: woken.set())

@@ -8,7 +8,7 @@ from pullstream_protocol.channels.small_set import Few, with_item, without_item
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 100])
-def test_members_are_there_once_in_the_order_of_adding(count: int) -> None:
+def test_a_small_set_keeps_distinct_members_in_insertion_order(count: int) -> None:
     few: Few[int] = ()
     for number in [*range(count), 0]:
         few = with_item(few, number)
@@ -18,7 +18,7 @@ def test_members_are_there_once_in_the_order_of_adding(count: int) -> None:
     assert list(few) == list(range(1, count, 2))
 
 
-def test_nothing_is_left_of_what_grew_and_went() -> None:
+def test_an_emptied_small_set_is_empty_and_usable() -> None:
     few: Few[int] = ()
     for number in range(10):
         few = with_item(few, number)
