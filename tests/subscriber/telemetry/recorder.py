@@ -59,9 +59,9 @@ class Recorder:
         self.meters.shutdown()
 
 
-def attributes(span: Any) -> Mapping[str, Any]:
+def attributes(item: Any) -> Mapping[str, Any]:
     """Return the attributes of a span, an event, a link or a data point."""
-    return dict(span.attributes or {})
+    return dict(item.attributes or {})
 
 
 def recording() -> Iterator[Recorder]:
