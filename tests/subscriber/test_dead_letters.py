@@ -44,7 +44,7 @@ def emulator() -> Iterator[Emulator]:
 
 
 def test_a_rejected_message_goes_to_the_dead_letter_topic(emulator: Emulator) -> None:
-    """With its content, Google's attributes and the reason; then it is acknowledged."""
+    """The copy has its content, Google's attributes and the reason. The original is acked."""
     copies: list[str] = []
     done = threading.Event()
 
@@ -86,7 +86,7 @@ def test_reject_reads_the_dead_letter_topic_once_per_subscription(emulator: Emul
 
 
 def test_reject_publishes_to_a_dead_letter_topic_given_as_argument(emulator: Emulator) -> None:
-    """Then the subscription needs no policy."""
+    """The subscription needs no policy then."""
     emulator.publish(TOPIC, b"order")
     with SubscriberClient(endpoint=emulator.endpoint) as client:
         (message,) = client.fetch(PLAIN)
@@ -156,7 +156,7 @@ def test_a_long_reject_reason_is_shortened_to_the_attribute_limit(emulator: Emul
 
 
 async def test_messages_fetched_on_an_event_loop_can_be_rejected(emulator: Emulator) -> None:
-    """On a thread, because the call blocks."""
+    """The call blocks, so it belongs on a thread."""
     emulator.publish(TOPIC, b"order")
     async with AsyncSubscriberClient(endpoint=emulator.endpoint) as client:
         (message,) = await client.fetch(SUBSCRIPTION)
@@ -250,7 +250,7 @@ def test_reject_leaves_out_attributes_when_the_message_is_near_the_size_limit(
 def test_characters_of_a_reject_reason_that_utf_8_cannot_encode_are_replaced(
     emulator: Emulator,
 ) -> None:
-    """It may contain the name of a file."""
+    """The reason may contain the name of a file."""
     emulator.publish(TOPIC, b"order")
     with SubscriberClient(endpoint=emulator.endpoint) as client:
         (message,) = client.fetch(SUBSCRIPTION)

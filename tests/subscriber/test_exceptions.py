@@ -98,7 +98,7 @@ def fail() -> None:
 
 
 def test_an_exception_of_a_worker_process_is_raised_in_the_parent() -> None:
-    """Otherwise the executor is broken for all later work."""
+    """An error that cannot be unpickled breaks the executor for all later work."""
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         with pytest.raises(AcknowledgeError, match="OTHER: no answer") as caught:
             executor.submit(fail).result()

@@ -135,7 +135,7 @@ def test_flow_control_with_max_messages_1_resumes_after_each_message() -> None:
 def test_flow_control_is_open_without_load_and_paused_at_full_load(
     steps: list[tuple[bool, int, int]], max_messages: int, max_bytes: int
 ) -> None:
-    """This holds for any sequence of messages, and the load is 0 at the end."""
+    """The messages come in any sequence, and the load is 0 at the end."""
     stream = Stream(max_messages=max_messages, max_bytes=max_bytes)
     batches: list[tuple[int, int]] = []
     for arrives, messages, size in steps:

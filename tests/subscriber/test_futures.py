@@ -199,7 +199,7 @@ def test_a_future_enters_and_leaves_its_lock_by_one_call_each(
 
 
 def test_an_interrupted_wait_for_a_future_does_not_block_the_other_waiters() -> None:
-    """It may keep the lock that the waiters wait for."""
+    """The interrupted waiter may keep the lock that the others wait for."""
     latch = Latch()
     waiter = threading.Thread(target=latch.wait, daemon=True)
     waiter.start()
@@ -250,7 +250,7 @@ def test_concurrent_futures_wait_accepts_a_subscription_future() -> None:
 
 
 def test_a_subscription_future_can_be_awaited() -> None:
-    """This works after `cancel()` too, and from another event loop."""
+    """The await works after `cancel()` too, and from another event loop."""
     subscription = Subscription(ends=True)
 
     async def wait_for_the_end() -> bool:

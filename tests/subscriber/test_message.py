@@ -179,7 +179,7 @@ def messages_of(received: list[pubsub.ReceivedMessage], *, unparsed: bool) -> li
 
 @pytest.mark.parametrize("unparsed", [False, True])
 def test_serialized_messages_equal_the_received_bytes(unparsed: bool) -> None:
-    """This holds for a whole response, a part of one, and several in any order."""
+    """The messages are a whole response, a part of one, or several in any order."""
     whole = messages_of(RECEIVED[:3], unparsed=unparsed)
     parts = messages_of(RECEIVED[3:], unparsed=True)
     wanted = [*whole, parts[1], parts[0], whole[2], *parts]
@@ -198,7 +198,7 @@ def test_an_unparsed_message_reads_like_a_parsed_one() -> None:
 
 
 def test_unparsed_messages_form_a_sequence() -> None:
-    """This holds even if one has no ack id, which no server sends."""
+    """A message may have no ack id, although no server sends such messages."""
     some = [RECEIVED[1], pubsub.ReceivedMessage(), RECEIVED[3]]
     unparsed = LazyMessages(
         columns.ResponseColumns(received_messages=[one.SerializeToString() for one in some])

@@ -145,7 +145,7 @@ def descriptors() -> int:
     ],
     ids=lambda use: use.__name__,
 )
-def test_a_dropped_client_leaves_no_threads_and_no_descriptors(
+def test_a_garbage_collected_client_leaves_no_threads_and_no_descriptors(
     here: Stage, use: Callable[[str], None]
 ) -> None:
     endpoint = here.emulator.endpoint
@@ -164,10 +164,10 @@ def test_a_dropped_client_leaves_no_threads_and_no_descriptors(
     eventually(settled)
 
 
-def test_a_publish_is_not_lost_when_the_client_is_collected_before_the_answer(
+def test_a_publish_is_not_lost_when_the_client_is_garbage_collected_before_its_answer(
     server: PublishServer,
 ) -> None:
-    """Neither the message on its way, nor one that waits in a batch, nor one that is retried."""
+    """The message is on its way, waits in a batch, or is retried."""
     server.gate.clear()
     server.fail = [Unavailable("later")]
     before = set(threading.enumerate())
@@ -182,7 +182,7 @@ def test_a_publish_is_not_lost_when_the_client_is_collected_before_the_answer(
     eventually(lambda: not started_since(before, named="pullstream"))
 
 
-def test_messages_that_wait_for_room_are_sent_when_the_client_is_collected(
+def test_messages_that_wait_for_room_are_sent_when_the_client_is_garbage_collected(
     server: PublishServer,
 ) -> None:
     limits = PublishFlowControl(1, 1000, LimitExceededBehavior.BLOCK)
@@ -199,7 +199,7 @@ def test_messages_that_wait_for_room_are_sent_when_the_client_is_collected(
     assert len({future.result(TIMEOUT) for future in futures}) == 5
 
 
-def test_done_callbacks_run_to_their_end_when_the_client_is_collected(
+def test_publish_done_callbacks_run_to_their_end_when_the_client_is_garbage_collected(
     server: PublishServer,
 ) -> None:
     begun, go_on, last = threading.Event(), threading.Event(), threading.Event()
@@ -220,8 +220,8 @@ def test_done_callbacks_run_to_their_end_when_the_client_is_collected(
     assert last.wait(TIMEOUT)
 
 
-def test_an_acknowledgement_is_sent_when_the_client_is_collected(here: Stage) -> None:
-    """Its future is resolved, although nobody holds the client or the message."""
+def test_an_acknowledgement_is_sent_when_the_client_is_garbage_collected(here: Stage) -> None:
+    """The future is resolved, although nobody holds the client or the message."""
     here.publish(b"x")
     (message,) = SubscriberClient(endpoint=here.emulator.endpoint).fetch(SUBSCRIPTION)
     future = message.ack_with_response()

@@ -138,7 +138,7 @@ def test_the_lease_of_an_acknowledged_message_is_not_extended(here: Stage) -> No
 
 
 def test_the_minimum_lease_extension_also_sets_the_ack_deadline_of_the_stream(here: Stage) -> None:
-    """With five minutes, nothing is sent before four have passed, then it is for five more."""
+    """With five minutes, nothing is sent before four have passed. Then it is for five more."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,), min_duration_per_lease_extension=300)
     here.publish(b"x")
@@ -203,7 +203,7 @@ def test_a_message_is_dropped_and_reported_to_hooks_after_max_lease_duration(
 
 
 def test_an_ack_after_the_end_of_the_lease_gets_the_servers_answer() -> None:
-    """With exactly-once delivery it is a refusal, otherwise OK, as for the official client."""
+    """With exactly-once delivery the answer is a refusal, otherwise OK."""
     for exactly_once in (True, False):
         with stage(ManualClock(), enable_exactly_once_delivery=exactly_once) as here:
             events, log = Events(), Log(keep)

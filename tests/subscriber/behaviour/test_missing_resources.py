@@ -152,7 +152,7 @@ def fetch_short(endpoint: str) -> object:
 def test_the_error_for_a_resource_id_that_is_too_short_states_the_rule(
     broker: Emulator, work: Work
 ) -> None:
-    """In one exception."""
+    """The rule and the server's text are in one exception."""
     with pytest.raises(InvalidArgument, match="an id has 3 to 255 characters") as caught:
         work(broker.endpoint)
     shown: Any = "".join(traceback.format_exception(caught.value))

@@ -136,7 +136,7 @@ def test_a_subscription_that_the_program_closes_logs_no_terminal_error(
 def test_the_log_record_of_a_terminal_error_can_be_pickled(
     client: SubscriberClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As by logging.handlers.QueueHandler with a queue of multiprocessing."""
+    """logging.handlers.QueueHandler pickles records for a queue of multiprocessing."""
     future = client.subscribe(MISSING, print)
     eventually(lambda: bool(logged(caplog)))
     (record,) = logged(caplog)

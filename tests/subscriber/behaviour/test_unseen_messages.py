@@ -91,7 +91,7 @@ def test_a_shutdown_logs_one_warning_about_delivery_attempts_of_returned_message
 def test_a_reconnect_counts_no_delivery_attempt(
     world: World, end: Callable[[World], object]
 ) -> None:
-    """This holds if the server ended the stream with OK, and if it did not."""
+    """The server may have ended the stream with OK or with an error."""
     gate = Gate()
     future = world.client.subscribe(SUBSCRIPTION, gate, await_callbacks_on_shutdown=True)
     gate.wait_for()

@@ -35,7 +35,7 @@ def test_the_clock_command_refuses_to_move_the_clock_back() -> None:
 
 @pytest.mark.usefixtures("emulator")
 def test_the_clock_and_faults_commands_print_json_objects_with_json() -> None:
-    """With the time in seconds, too."""
+    """The objects have the time in seconds, too."""
     shown = json.loads(pullstream("clock", "show", "--json").lines[0])
     assert shown["now"] == START
     moved = json.loads(pullstream("clock", "advance", "10", "--json").lines[0])

@@ -66,6 +66,6 @@ def test_shell_completion_offers_nothing_if_the_server_is_unreachable(
 
 
 def test_shell_completion_offers_commands_and_options() -> None:
-    """By click."""
+    """The library click completes them."""
     assert completions(incomplete="sub") == ["subscribe", "subscriptions"]
     assert "--max-messages" in completions("fetch", incomplete="--max")

@@ -92,7 +92,7 @@ def test_the_fetch_command_without_ack_returns_its_messages_at_once_and_uncounte
 
 
 def test_the_fetch_command_tells_people_that_messages_were_returned() -> None:
-    """And how to acknowledge them."""
+    """The note also says how to acknowledge messages."""
     publish(b"one")
     assert (
         "returned to the subscription (--ack"

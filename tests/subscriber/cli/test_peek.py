@@ -148,7 +148,7 @@ def test_the_peek_command_refuses_ordered_exactly_once_subscriptions_of_other_se
 def test_the_json_output_of_the_peek_command_can_be_published_again(
     broker: Emulator, tmp_path: Path
 ) -> None:
-    """With data, attributes and ordering key, and without the attributes of a server."""
+    """The copies have data, attributes and ordering key, but no attributes of a server."""
     broker.publish(TOPIC, b"\xff\x00", ordering_key="k", origin="web")
     file = tmp_path / "messages.json"
     file.write_bytes(pullstream("peek", "billing", "--json").stdout)

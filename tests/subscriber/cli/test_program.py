@@ -130,7 +130,7 @@ def test_other_packages_can_add_commands_by_entry_points(install: Install) -> No
 
 
 def test_a_command_that_cannot_be_loaded_says_why_and_other_commands_work(install: Install) -> None:
-    """Its package may lack one of its dependencies."""
+    """The package of a command may lack one of its dependencies."""
     install("broken", "import a_module_that_is_missing\n", broken="command")
     result = pullstream("broken", "--some", "thing")
     assert result.code == 1
@@ -223,7 +223,7 @@ def test_the_project_of_a_command_comes_from_the_option_or_the_environment(
 def test_session_options_are_accepted_anywhere_on_the_command_line(
     place: int, pubsub_emulator: Emulator
 ) -> None:
-    """They may be before the command, between its parts, and after it."""
+    """Options may be before the command, between its parts, and after it."""
     args = ["topics", "create", "orders"]
     args[place:place] = ["--project", "said", "--json"]
     assert pullstream(*args).objects == [{"name": "projects/said/topics/orders", "created": True}]

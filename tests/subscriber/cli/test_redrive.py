@@ -54,7 +54,7 @@ def test_redrive_publishes_dead_letters_to_their_source_topics_in_order(emulator
 
 
 def test_redrive_publishes_dead_letters_to_the_given_topic(emulator: Emulator) -> None:
-    """Also those without a source."""
+    """Messages without a source are published, too."""
     assert redrive("--to", "orders") == (0, [], "moved 4\n")
     assert emulator.backlog(DEAD_LETTERS) == 0
     assert redrive("--to", "orders") == (0, [], "no messages\n")

@@ -251,7 +251,7 @@ def test_ctrl_c_in_subscribe_lets_the_running_command_finish(
 def test_a_second_ctrl_c_in_subscribe_terminates_the_running_command(
     pipes: tuple[Path, Path], tmp_path: Path, pubsub_emulator: Emulator
 ) -> None:
-    """Its child processes end as well, and the message is redelivered."""
+    """The child processes of the command end as well, and the message is redelivered."""
     began, _ = pipes
     # A file, because a further signal would interrupt the shell while it opens a pipe.
     ended = tmp_path / "ended"

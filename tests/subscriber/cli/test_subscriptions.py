@@ -157,7 +157,7 @@ def test_an_invalid_subscriptions_update_is_a_usage_error_and_changes_nothing(
 
 @pytest.mark.usefixtures("billing")
 def test_a_detached_subscription_gets_no_messages() -> None:
-    """Its settings show that it is detached."""
+    """The settings of the subscription show that it is detached."""
     assert pullstream("subscriptions", "detach", "billing").lines == [f"{SUBSCRIPTION} detached"]
     assert shown()["detached"] is True
 

@@ -328,7 +328,7 @@ def test_the_worker_command_reports_a_missing_subscription_once_for_all_processe
 
 
 def test_each_output_line_of_the_worker_command_names_its_process(start: Start) -> None:
-    """Also each line of a traceback."""
+    """Each line of a traceback names its process, too."""
     publish("a", "b")
     program = start(
         *("--processes", "2"),

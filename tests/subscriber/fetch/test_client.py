@@ -230,7 +230,7 @@ def test_a_fetch_that_waits_for_more_messages_extends_the_leases_of_the_first() 
 
 
 def test_a_fetch_extends_the_leases_of_messages_that_arrive_later() -> None:
-    """This holds even if the earlier messages have just been extended for a minute."""
+    """The earlier messages may have just been extended for a minute."""
     script = Script((0, 1), (9.0, 0), (3.0, 1))
     script.run(max_messages=3, min_messages=3, timeout=60.0)
     came = [when for when, seconds in script.extended if seconds == EXTENSION]

@@ -40,7 +40,7 @@ async def test_awaiting_publish_many_returns_the_ids_of_all_messages(emulator: E
 
 
 async def test_awaiting_an_async_publish_raises_its_error(emulator: Emulator) -> None:
-    """As by `result()`."""
+    """`result()` of a future raises the same error."""
     async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
         with pytest.raises(NotFound):
             await publisher.publish("projects/project-1/topics/unknown", b"x")

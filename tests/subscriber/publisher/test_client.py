@@ -198,7 +198,7 @@ def test_publish_requests_of_large_messages_stay_within_the_server_limits(
 
 
 def test_publish_many_returns_the_ids_in_the_order_of_the_messages(emulator: Emulator) -> None:
-    """Also when keys divide the messages into several requests."""
+    """Keys may divide the messages into several requests."""
     messages = [
         pubsub.PubsubMessage(
             data=b"%d" % number, ordering_key=f"k{number % 3}" if number % 4 else ""
@@ -230,7 +230,7 @@ def test_a_partly_failed_publish_many_reports_the_ids_of_the_published_messages(
 def test_publish_retries_a_transient_error_with_the_same_idempotency_key(
     connect: Connect, server: PublishServer
 ) -> None:
-    """With the same idempotency key, and without the user's help."""
+    """The user does nothing."""
     server.fail = [Unavailable("away"), Unavailable("away")]
     publisher = connect()
     assert publisher.publish(TOPIC, b"x").result(10) == "1"
@@ -242,7 +242,7 @@ def test_publish_retries_a_transient_error_with_the_same_idempotency_key(
 def test_each_publish_request_has_its_own_idempotency_key(
     connect: Connect, server: PublishServer
 ) -> None:
-    """And the header by which Google routes them."""
+    """Each request also has the header by which Google routes it."""
     publisher, other = connect(), connect()
     for client in (publisher, publisher, other):
         client.publish(TOPIC, b"x").result(10)
@@ -268,7 +268,7 @@ def test_a_permanent_error_fails_all_messages_of_a_publish_request(
 def test_publish_with_retries_off_fails_with_the_first_error(
     connect: Connect, server: PublishServer
 ) -> None:
-    """As with the official client."""
+    """The official client does the same."""
     server.fail = [Unavailable("away")]
     with pytest.raises(Unavailable):
         connect().publish(TOPIC, b"x", retry=None).result(10)
@@ -277,7 +277,7 @@ def test_publish_with_retries_off_fails_with_the_first_error(
 def test_each_publish_attempt_has_the_configured_timeout(
     connect: Connect, server: PublishServer
 ) -> None:
-    """Of the call, or of the options."""
+    """The timeout is that of the call, or of the options."""
     publisher = connect(publisher_options=PublisherOptions(timeout=20))
     publisher.publish(TOPIC, b"x", timeout=7).result(10)
     publisher.publish(TOPIC, b"x").result(10)
@@ -614,7 +614,7 @@ def test_publish_blocks_at_the_flow_control_limit(connect: Connect, server: Publ
 def test_publish_at_the_flow_control_limit_fails_the_future_with_behavior_error(
     connect: Connect, server: PublishServer
 ) -> None:
-    """With ERROR. The room comes back with the answers."""
+    """The behavior is ERROR. The room comes back with the answers."""
     server.gate.clear()
     publisher = connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.ERROR))
     futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
@@ -767,7 +767,7 @@ def test_hedging_causes_no_duplicate_on_pullstreams_broker(emulator: Emulator) -
 def test_publish_requests_above_the_threshold_are_compressed(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the threshold on."""
+    """Smaller requests are sent as they are."""
     options = PublisherOptions(enable_compression=True, compression_bytes_threshold=1000)
     publisher = connect(publisher_options=options)
     found: list[Any] = []
@@ -805,7 +805,7 @@ def test_publisher_close_sends_all_messages(connect: Connect, server: PublishSer
 def test_publisher_stop_sends_all_messages_without_waiting(
     connect: Connect, server: PublishServer
 ) -> None:
-    """As in the official client, where a second stop is an error."""
+    """A second stop is an error, as in the official client."""
     server.gate.clear()
     publisher = connect(BatchSettings(max_latency=FOR_EVER))
     future = publisher.publish(TOPIC, b"x")
@@ -859,7 +859,7 @@ def test_publisher_close_leaves_the_users_channel_open(server: PublishServer) ->
 
 
 def test_messages_published_on_a_closed_channel_fail(server: PublishServer) -> None:
-    """Not silently."""
+    """Their futures have the error."""
     channel = grpc.insecure_channel(server.endpoint)
     with PublisherClient(channel=channel) as publisher:
         channel.close()
@@ -970,7 +970,7 @@ def test_the_publisher_refuses_hooks_of_another_class(connect: Connect) -> None:
 
 
 def test_the_publisher_client_manages_topics(emulator: Emulator) -> None:
-    """As the official publisher does."""
+    """The official publisher has the same methods."""
     with PublisherClient(endpoint=emulator.endpoint) as publisher:
         topic = publisher.topic_path("project-1", "invoices")
         publisher.create_topic(name=topic)
@@ -994,7 +994,7 @@ def test_the_publisher_accepts_the_official_clients_settings(emulator: Emulator)
 
 
 def test_messages_of_an_ordering_key_arrive_in_order_at_the_subscriber(emulator: Emulator) -> None:
-    """From publish to callback."""
+    """The messages go from `publish` to a callback."""
     received: dict[str, list[int]] = {}
     done = threading.Event()
 

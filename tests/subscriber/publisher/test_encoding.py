@@ -108,7 +108,7 @@ def test_attributes_and_ordering_keys_of_the_maximum_length_are_accepted() -> No
 
 
 def test_trace_context_attributes_are_accepted_despite_their_reserved_prefix() -> None:
-    """It is the only attribute with the prefix that servers accept from publishers."""
+    """Servers accept only these attributes with the prefix from publishers."""
     encode_attributes(dict.fromkeys(TRACE_ATTRIBUTES, "00-ab-cd-01"))
 
 

@@ -56,7 +56,7 @@ def test_a_publish_outage_is_reported_once_after_three_seconds() -> None:
 
 
 def test_the_publish_outage_state_says_how_the_server_fails() -> None:
-    """It is silent, cannot be reached, or refuses the requests."""
+    """The server is silent, cannot be reached, or refuses the requests."""
     outage = PublishOutage()
     outage.sent(0.0)
     assert outage.state(5.0) == "the server has not answered for 5 s"
@@ -108,7 +108,7 @@ class Attempts(PublisherHooks):
 
 
 def test_the_publisher_logs_an_unreachable_server(warnings: Warnings) -> None:
-    """With the number of messages and the time for which they are retried."""
+    """The text has the number of messages and the time for which they are retried."""
     clock, attempts = ManualClock(), Attempts()
     with grpc.insecure_channel(NOBODY) as channel:
         sender = PublishSender(
@@ -140,7 +140,7 @@ def test_the_publisher_logs_an_unreachable_server(warnings: Warnings) -> None:
 def test_the_publisher_logs_a_server_that_does_not_answer(
     server: PublishServer, warnings: Warnings
 ) -> None:
-    """Its answer ends the outage."""
+    """An answer of the server ends the outage."""
     clock = ManualClock()
     server.gate.clear()
     with grpc.insecure_channel(server.endpoint) as channel:
@@ -162,7 +162,7 @@ def test_the_publisher_logs_a_server_that_does_not_answer(
 def test_the_publisher_logs_no_outage_if_the_server_answers_in_time(
     server: PublishServer, warnings: Warnings
 ) -> None:
-    """Neither is a refusal, which is an answer."""
+    """A refusal is an answer, too."""
     clock = ManualClock()
     server.fail = [None, NotFound("none")]
     with grpc.insecure_channel(server.endpoint) as channel:

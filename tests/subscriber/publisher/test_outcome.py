@@ -165,7 +165,7 @@ async def test_awaiting_a_failed_publish_future_raises_its_error() -> None:
 
 
 def test_the_repr_of_a_publish_future_shows_its_state() -> None:
-    """And does not need the state of a Future."""
+    """The repr does not need the state of a standard Future."""
     outcome = Outcome()
     future = PublishFuture(outcome, 0)
     assert repr(future) == "<PublishFuture pending>"

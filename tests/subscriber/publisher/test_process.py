@@ -55,7 +55,7 @@ publisher.publish(sys.argv[2], b"last").add_done_callback(lambda one: print("ID"
 
 
 def test_program_exit_without_publisher_close_sends_all_messages(emulator: Emulator) -> None:
-    """And it ends, after the done callbacks."""
+    """The program ends after the done callbacks."""
     ended = run_program(FORGETS_TO_CLOSE, emulator.endpoint, TOPIC)
     assert len(emulator.messages(TOPIC)) == 251
     assert ended.stdout.startswith("ID ")
@@ -97,7 +97,7 @@ futures[0].add_done_callback(lambda future: print(type(future.exception()).__nam
 
 
 def test_a_publishing_program_without_a_server_ends_and_logs_the_lost_messages() -> None:
-    """Their futures fail, and the number is logged."""
+    """The futures of the messages fail, and their number is logged."""
     ended = run_program(WITHOUT_A_SERVER)
     assert ended.stdout == "PublisherClosed\n"
     assert "0 messages were not sent, and 3 were sent but not confirmed" in ended.stderr
@@ -199,7 +199,7 @@ def test_publish_waits_for_the_answer_itself_if_grpc_gets_no_thread(
 def test_publish_done_callbacks_run_on_the_receiving_thread_if_no_thread_can_start(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then the thread that received the answer runs them."""
+    """The thread that received the answer runs them."""
     publisher = connect(BatchSettings(max_latency=60))
     done = threading.Event()
     future = publisher.publish(TOPIC, b"x")

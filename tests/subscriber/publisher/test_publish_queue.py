@@ -194,7 +194,7 @@ def test_publish_many_batches_keep_the_order_of_their_ordering_key() -> None:
 
 
 def test_a_publish_retry_comes_before_later_messages_of_its_ordering_key() -> None:
-    """Otherwise the order would be lost."""
+    """A later message that overtook the retry would break the order."""
     publisher = Publisher(max_messages=1)
     publisher.add(b"1", "k")
     publisher.add(b"2", "k")

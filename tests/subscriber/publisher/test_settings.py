@@ -114,7 +114,7 @@ def test_publish_applies_a_google_api_core_retry() -> None:
 
 
 def test_publish_with_retry_none_and_timeout_none_has_one_attempt_without_limit() -> None:
-    """As in the official client."""
+    """The official client does the same."""
     policy = policy_of(None, None, POLICY)
     assert not policy.is_retried(Unavailable("away"))
     assert policy.attempt_timeout is None

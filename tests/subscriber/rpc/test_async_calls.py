@@ -123,7 +123,7 @@ def test_cancelling_a_task_cancels_its_async_call() -> None:
 
 
 def test_an_async_call_on_a_closed_channel_raises_the_error_of_a_closed_client() -> None:
-    """As for blocking calls."""
+    """A blocking call raises the same error."""
     server = ScriptedServer()
     with rpcs_to(server, ManualClock()) as rpcs:
         pass
@@ -132,7 +132,7 @@ def test_an_async_call_on_a_closed_channel_raises_the_error_of_a_closed_client()
 
 
 def test_an_async_call_error_after_a_lost_reply_says_that_it_may_have_succeeded() -> None:
-    """As of a blocking call."""
+    """The error of a blocking call says the same."""
     server = ScriptedServer(Failing(errors.Unavailable("Socket closed"), errors.NotFound("none")))
     request = feeds.AppendRequest(topic="projects/p/topics/t", idempotency_key="k")
     with (

@@ -282,7 +282,7 @@ def test_interceptors_of_the_users_channel_see_the_streaming_call(
 
 
 def test_a_streaming_call_on_a_plain_channel_uses_the_direct_reader(channel: grpc.Channel) -> None:
-    """This holds with every gRPC version in the test matrix.
+    """Every gRPC version in the test matrix has the method that the direct reader needs.
 
     A version without the method would only be slower.
     """

@@ -452,7 +452,7 @@ def publish(guarded: Emulator) -> Iterator[Callable[[], object]]:
 def test_every_kind_of_call_sends_the_token(
     guarded: Emulator, publish: Callable[[], object]
 ) -> None:
-    """This includes streams, waiting calls, and background calls."""
+    """The kinds include streams, waiting calls, and background calls."""
     events: list[Frame] = []
     heard: list[ChannelMessage] = []
     listening = threading.Event()

@@ -304,7 +304,7 @@ def test_pubsub_emulator_host_overrides_an_address_of_google(
 def test_pubsub_emulator_host_does_not_override_other_addresses(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is an emulator or a broker, which somebody chose."""
+    """Such an address is that of an emulator or a broker, which somebody chose."""
     environ = {"PUBSUB_EMULATOR_HOST": "localhost:2"}
     assert access(environ, endpoint=address).target.address == address
     assert access(environ, client_options={"api_endpoint": address}).target.address == address

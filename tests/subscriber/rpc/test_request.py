@@ -152,7 +152,7 @@ def test_invalid_text_for_a_timestamp_duration_or_field_mask_is_refused(
 
 
 def test_the_error_for_a_nested_request_dict_names_the_field() -> None:
-    """As for all other values."""
+    """All other values have the same error."""
     place = r"^subscription\.retry_policy\.minimum_backoff: '10m' does not fit"
     with pytest.raises(TypeError, match=place):
         subscription_update(retry_policy={"minimum_backoff": "10m"})

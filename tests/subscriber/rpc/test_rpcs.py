@@ -141,7 +141,7 @@ def test_a_read_rpc_with_retry_none_is_sent_once() -> None:
 
 
 def test_a_google_retry_object_is_applied_to_reads_and_writes() -> None:
-    """Its predicate accepts our errors because they are subclasses of Google's."""
+    """The predicate accepts pullstream's errors because they are subclasses of Google's."""
     server = ScriptedServer(Failing(errors.Unavailable("down"), errors.Unavailable("down")))
     retry = Retry(initial=0.001, maximum=0.001)
     with rpcs_to(server, ImpatientClock()) as rpcs:
@@ -150,7 +150,7 @@ def test_a_google_retry_object_is_applied_to_reads_and_writes() -> None:
 
 
 def test_an_rpc_timeout_ends_the_call_with_deadline_exceeded() -> None:
-    """This holds however long the server takes."""
+    """The server may take any time."""
     released = threading.Event()
 
     def answer(call: Call) -> None:
@@ -200,7 +200,7 @@ def test_an_rpc_error_after_a_lost_reply_says_that_it_may_have_succeeded() -> No
     assert raised.value.may_have_succeeded
 
 
-def test_a_retried_seek_says_that_an_earlier_attempt_may_have_succeeded() -> None:
+def test_the_error_of_a_retried_seek_says_that_it_may_have_succeeded() -> None:
     """google-api-core's own error of a retry that gave up has the text, too."""
     server = ScriptedServer(always_unavailable)
     request = pubsub.SeekRequest(subscription="projects/p/subscriptions/s")
@@ -244,7 +244,7 @@ def test_the_error_of_an_unsent_call_is_not_marked_as_possible_success() -> None
 
 
 def test_a_feed_append_error_after_a_lost_reply_says_that_it_may_have_succeeded() -> None:
-    """It is repeated by default, because it has an idempotency key."""
+    """An append is repeated by default, because it has an idempotency key."""
     server = ScriptedServer(Failing(errors.Unavailable("Socket closed"), errors.NotFound("none")))
     request = feeds.AppendRequest(topic="projects/p/topics/t", idempotency_key="k")
     with (

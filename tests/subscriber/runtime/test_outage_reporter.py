@@ -41,7 +41,7 @@ def test_a_short_outage_is_not_reported(caplog: pytest.LogCaptureFixture) -> Non
 def test_each_new_lasting_outage_is_reported_with_its_own_length(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Each has its own length. A server that ends every stream with OK gives no error to name."""
+    """A server that ends every stream with OK gives no error to name."""
     outage = OutageReporter(LOG)
     outage.failed(0.0, REFUSED)
     outage.failed(REPORT_AFTER, REFUSED)

@@ -6,7 +6,7 @@ from pullstream.runtime.retry_clock import Backoff, RetryClock
 
 
 def test_retry_pauses_double_up_to_the_maximum_with_random_shortening() -> None:
-    """Also after more attempts than a float has doublings."""
+    """There may be more attempts than a float has doublings."""
     backoff = Backoff(0.1, 10.0)
     for attempt in range(2000):
         bound = min(0.1 * 2.0 ** min(attempt, 20), 10.0)

@@ -35,7 +35,7 @@ def test_an_inline_caller_that_has_returned_is_not_relieved() -> None:
 
 
 def test_a_relieved_inline_caller_does_not_return_to_its_duties() -> None:
-    """It is relieved only once."""
+    """An inline caller is relieved only once."""
     duties = Duties()
     inline_run = InlineRun(duties.take_over)
     assert inline_run.relieve()

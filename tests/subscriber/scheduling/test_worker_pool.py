@@ -247,7 +247,7 @@ def test_an_idle_worker_uses_no_cpu_time() -> None:
 def test_a_worker_continues_alone_when_no_other_thread_can_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It has taken an argument when it looks for help. No argument is lost."""
+    """The worker has taken an argument when it looks for help. No argument is lost."""
     handled: queue.SimpleQueue[int] = queue.SimpleQueue()
     start, started = threading.Thread.start, count()
 

@@ -181,7 +181,7 @@ def test_an_inline_caller_runs_its_work_if_the_stall_monitor_already_runs(
 def test_work_of_an_inline_caller_goes_to_the_next_worker_while_one_is_slow(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
-    """This holds for fast callbacks too.
+    """Fast callbacks wait for no slow worker, either.
 
     The pool is not watched, so nothing else would wake a worker.
     """

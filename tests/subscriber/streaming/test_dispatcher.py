@@ -41,7 +41,7 @@ def test_the_dispatcher_reports_and_sends_an_acknowledgement(rig: Rig) -> None:
 
 
 def test_the_dispatcher_takes_many_acknowledgements_at_once(rig: Rig) -> None:
-    """This also holds while the dispatcher sleeps."""
+    """The dispatcher may be asleep meanwhile."""
     for number in range(2):
         names = [f"{number}-{name}" for name in "abc"]
         rig.dispatcher.ack_all([rig.message(name) for name in names])
@@ -112,7 +112,7 @@ def test_the_dispatcher_sends_lease_extensions_while_acknowledgements_hang(rig: 
 
 
 def test_the_dispatcher_waits_without_spinning_when_all_calls_are_in_flight(rig: Rig) -> None:
-    """This holds even when a retry is due, as nothing can be sent before an answer comes."""
+    """A retry may be due, but nothing can be sent before an answer comes."""
     calls = []
     for number in range(MAX_IN_FLIGHT):
         rig.message(str(number)).ack()
@@ -187,7 +187,7 @@ def test_a_failed_ack_request_is_reported_counted_and_logged_once(
 
 
 def test_the_dispatcher_retries_a_transient_ack_failure_after_its_pause(rig: Rig) -> None:
-    """This includes calls that gRPC reports as cancelled. The lease is kept meanwhile."""
+    """Calls that gRPC reports as cancelled are retried, too. The lease is kept meanwhile."""
     future = rig.message("a").ack_with_response()
     rig.server.next_call().answer(FailedCall(grpc.StatusCode.UNAVAILABLE))
     rig.settle()
@@ -355,7 +355,7 @@ def test_a_message_that_lost_its_lease_can_be_rejected(rig: Rig) -> None:
 
 
 def test_settling_a_batch_also_settles_messages_that_lost_their_lease(rig: Rig) -> None:
-    """As for a single message, the server decides."""
+    """The server decides, as it does for a single message."""
     for settle, disposition in ((MessageBatch.ack, "acked"), (MessageBatch.nack, "nacked")):
         lost, settled = rig.message("lost"), rig.message("settled")
         lost.settled, settled.settled = Disposition.LOST, Disposition.DROP

@@ -128,12 +128,12 @@ def handle(key: Key, ack_id: str) -> Actions:
 # ---- states ------------------------------------------------------------------------------------
 
 
-def test_only_a_key_that_has_waited_may_probe() -> None:
+def test_only_a_failed_key_that_has_waited_may_probe_for_a_restart() -> None:
     assert {state for state in KeyState if PROBED in NEXT[state]} == {WAITING, IN_DOUBT}
     assert {state for state in KeyState if PROBED_IN_DOUBT in NEXT[state]} == {PROBED}
 
 
-def test_a_key_in_order_can_only_fail() -> None:
+def test_an_ordering_key_in_order_can_only_change_to_nacked() -> None:
     key = Key()
     key.get("0/again")
     assert NEXT[IN_ORDER] == {NACKED}
@@ -141,7 +141,7 @@ def test_a_key_in_order_can_only_fail() -> None:
         key.make_room()
 
 
-def test_a_wait_begins_when_the_server_has_accepted_all_nacks() -> None:
+def test_the_wait_of_a_failed_key_begins_when_the_server_has_accepted_all_nacks() -> None:
     key = Key(comes_at=None)
     key.lose("1")
     key.accept("0")
@@ -152,7 +152,7 @@ def test_a_wait_begins_when_the_server_has_accepted_all_nacks() -> None:
 
 @pytest.mark.parametrize("failing", ["0/again", "-1"])
 @pytest.mark.parametrize("start", [Key, probed, probed_in_doubt])
-def test_a_failure_before_all_missing_messages_starts_the_wait_again(
+def test_a_failure_before_all_missing_messages_restarts_the_wait_of_a_failed_key(
     start: type[Key], failing: str
 ) -> None:
     """The first missing message fails again, or one before it fails."""
@@ -163,7 +163,7 @@ def test_a_failure_before_all_missing_messages_starts_the_wait_again(
     assert key.state is WAITING
 
 
-def test_a_failure_behind_a_missing_message_does_not_change_the_wait() -> None:
+def test_a_failure_behind_a_missing_message_does_not_change_the_wait_of_its_key() -> None:
     key = Key()
     key.lose("1")
     assert (key.state, key.due) == (WAITING, 60.0)
@@ -171,13 +171,13 @@ def test_a_failure_behind_a_missing_message_does_not_change_the_wait() -> None:
     assert (key.state, key.due) == (WAITING, 60.0)
 
 
-def test_a_key_in_order_has_no_wait() -> None:
+def test_an_ordering_key_in_order_has_no_wait_and_no_parked_messages() -> None:
     key = Key("1")
     key.get("0/again")
     assert (key.state, key.due, key.is_waiting, key.parked) == (IN_ORDER, None, False, 0)
 
 
-def test_the_wait_starts_again_after_the_redelivery_of_one_missing_message() -> None:
+def test_the_redelivery_of_one_missing_message_restarts_the_wait_of_its_key() -> None:
     key = Key("1", "2")
     key.lose("3")
     key.accept("3")
@@ -188,14 +188,14 @@ def test_the_wait_starts_again_after_the_redelivery_of_one_missing_message() -> 
     assert (key.state, key.due) == (WAITING, 30.0)
 
 
-def test_after_a_redelivery_the_key_waits_for_the_other_answers() -> None:
+def test_a_failed_key_waits_for_unanswered_returns_after_a_redelivery() -> None:
     key = Key("1", "2")
     key.end_wait()
     key.get("0/again")
     assert (key.state, key.due) == (NACKED, None)
 
 
-def test_the_probe_is_waited_for_after_its_answer() -> None:
+def test_a_failed_key_waits_for_its_probe_from_the_answer_to_the_probe() -> None:
     key = probed()
     key.accept("1")
     assert (key.state, key.due) == (PROBED, key.now + 60.0)
@@ -208,12 +208,12 @@ def test_the_probe_is_waited_for_after_its_answer() -> None:
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
-def test_a_key_without_messages_to_return_gives_up() -> None:
+def test_a_failed_key_without_messages_to_return_gives_up() -> None:
     key = Key()
     assert (key.end_wait().to_return, key.state, key.due) == ([], GAVE_UP, None)
 
 
-def test_a_key_that_gave_up_has_no_wait() -> None:
+def test_a_failed_key_that_gave_up_has_no_wait_and_returns_new_messages() -> None:
     key = Key("1", "2")
     assert ids(key.make_room().to_return) == ["1", "2"]
     key.accept("1", "2")
@@ -229,7 +229,9 @@ def test_a_key_that_gave_up_has_no_wait() -> None:
     [(0.0, 10.0, 11.0), (50.0, 10.0, 51.0), (0.0, 59.5, 60.0)],
     ids=["a second from now", "a second after the redelivery", "no later than before"],
 )
-def test_a_stale_redelivery_leads_to_a_probe(comes_at: float, now: float, due: float) -> None:
+def test_a_possibly_stale_redelivery_leads_to_a_probe_by_its_failed_key(
+    comes_at: float, now: float, due: float
+) -> None:
     key = Key("1", "2", comes_at=comes_at)
     key.now = now
     assert key.get("1/again", may_be_stale=True).run == []
@@ -238,7 +240,7 @@ def test_a_stale_redelivery_leads_to_a_probe(comes_at: float, now: float, due: f
     assert (key.state, key.due) == (PROBED, None)
 
 
-def test_a_doubt_before_the_answer_has_no_time() -> None:
+def test_a_failed_key_in_doubt_has_no_due_time_before_the_answer_to_its_nack() -> None:
     key = Key("1", comes_at=None)
     key.get("1/again")
     assert (key.state, key.due) == (IN_DOUBT, None)
@@ -246,7 +248,7 @@ def test_a_doubt_before_the_answer_has_no_time() -> None:
     assert (key.state, key.due) == (IN_DOUBT, 6.0)
 
 
-def test_a_stale_redelivery_is_held_although_the_key_gave_up() -> None:
+def test_a_possibly_stale_redelivery_is_held_by_a_failed_key_that_gave_up() -> None:
     key = Key("1")
     key.make_room()
     key.accept("1")
@@ -258,7 +260,7 @@ def test_a_stale_redelivery_is_held_although_the_key_gave_up() -> None:
 
 
 @pytest.mark.parametrize("start", [probed, probed_in_doubt])
-def test_a_stale_redelivery_allows_another_probe(start: type[Key]) -> None:
+def test_a_possibly_stale_redelivery_allows_a_failed_key_another_probe(start: type[Key]) -> None:
     key = start()
     key.get("4/again", may_be_stale=True)
     assert key.state is IN_DOUBT
@@ -267,7 +269,7 @@ def test_a_stale_redelivery_allows_another_probe(start: type[Key]) -> None:
     assert key.state is PROBED
 
 
-def test_messages_before_a_redelivered_one_are_returned() -> None:
+def test_a_failed_key_returns_held_messages_before_a_redelivered_one() -> None:
     key = Key("1", "2")
     key.now = READER_DELAY
     assert ids(key.get("2/again").to_return) == ["1"]
@@ -276,7 +278,7 @@ def test_messages_before_a_redelivered_one_are_returned() -> None:
     assert (key.state, key.due) == (IN_DOUBT, READER_DELAY + 1.0)
 
 
-def test_messages_are_returned_although_the_answer_to_a_later_nack_is_missing() -> None:
+def test_a_failed_key_returns_messages_despite_an_unanswered_later_nack() -> None:
     key = Key("1", "2", comes_at=None)
     key.lose("3")
     key.accept("0")
@@ -285,8 +287,8 @@ def test_messages_are_returned_although_the_answer_to_a_later_nack_is_missing() 
     assert (key.state, key.due) == (IN_DOUBT, None)
 
 
-def test_messages_that_are_returned_after_a_probe_are_waited_for() -> None:
-    """Then the key gives up, because it has probed already."""
+def test_a_failed_key_waits_for_messages_returned_after_a_probe_and_then_gives_up() -> None:
+    """The key gives up because it has probed already."""
     key = probed_in_doubt()
     key.accept("2")
     assert key.due == key.now + 1.0
@@ -298,7 +300,7 @@ def test_messages_that_are_returned_after_a_probe_are_waited_for() -> None:
     assert key.state is GAVE_UP
 
 
-def test_messages_that_are_returned_in_doubt_leave_the_doubt() -> None:
+def test_a_failed_key_that_returns_messages_in_doubt_stays_in_doubt() -> None:
     key = Key("1", "2", "3")
     key.get("2/again", may_be_stale=True)
     key.now = READER_DELAY
@@ -306,7 +308,7 @@ def test_messages_that_are_returned_in_doubt_leave_the_doubt() -> None:
     assert (key.state, key.due) == (IN_DOUBT, 1.0)
 
 
-def test_a_key_that_gave_up_stays_so_when_it_returns_messages() -> None:
+def test_a_failed_key_that_gave_up_stays_so_when_it_returns_messages() -> None:
     key = Key("1", "2")
     key.make_room()
     key.accept("1", "2")
@@ -318,7 +320,7 @@ def test_a_key_that_gave_up_stays_so_when_it_returns_messages() -> None:
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
-def test_a_key_that_gave_up_returns_a_message_in_all_its_deliveries() -> None:
+def test_a_failed_key_that_gave_up_returns_the_newest_of_two_deliveries() -> None:
     key = Key()
     key.make_room()
     key.keep("1", "2")
@@ -328,7 +330,7 @@ def test_a_key_that_gave_up_returns_a_message_in_all_its_deliveries() -> None:
     assert len(key) == 0
 
 
-def test_a_redelivery_after_the_answers_shows_that_earlier_messages_are_gone() -> None:
+def test_a_redelivery_after_all_nack_answers_proves_that_earlier_messages_are_gone() -> None:
     key = Key("1")
     key.now = READER_DELAY
     assert ids(key.get("1/again").forget) == ["1"]
@@ -336,7 +338,7 @@ def test_a_redelivery_after_the_answers_shows_that_earlier_messages_are_gone() -
     assert key.run().ack_id == "1/again"
 
 
-def test_a_message_that_arrives_twice_was_redelivered() -> None:
+def test_a_message_received_twice_counts_as_redelivered_and_puts_its_key_in_order() -> None:
     key = Key()
     key.get("1")
     key.now = READER_DELAY
@@ -348,11 +350,11 @@ def test_a_message_that_arrives_twice_was_redelivered() -> None:
 # ---- the length of the wait --------------------------------------------------------------------
 
 
-def test_the_first_wait_takes_a_minute() -> None:
+def test_the_first_wait_for_a_redelivery_takes_a_minute() -> None:
     assert Redeliveries().wait(0.0) == 60.0
 
 
-def test_later_waits_are_three_times_as_long_as_the_slowest_of_twenty_redeliveries() -> None:
+def test_waits_for_a_redelivery_take_three_times_the_slowest_of_twenty_redeliveries() -> None:
     redeliveries = Redeliveries()
     redeliveries.observe(100.0)
     for _ in range(19):
@@ -364,7 +366,7 @@ def test_later_waits_are_three_times_as_long_as_the_slowest_of_twenty_redeliveri
     assert redeliveries.wait(2.0) == 6.0
 
 
-def test_only_the_first_missing_message_shows_the_time_of_redeliveries() -> None:
+def test_only_the_redelivery_of_the_first_missing_message_is_measured() -> None:
     key = Key()
     key.lose("1")
     key.accept("1")
@@ -376,7 +378,7 @@ def test_only_the_first_missing_message_shows_the_time_of_redeliveries() -> None
     assert key.redeliveries.wait(0.0) == 3 * 20.0
 
 
-def test_a_redelivery_before_the_answer_took_no_time() -> None:
+def test_a_redelivery_before_the_answer_to_its_nack_counts_as_immediate() -> None:
     key = Key(comes_at=None)
     key.now = 20.0
     key.get("0/again")
@@ -384,7 +386,9 @@ def test_a_redelivery_before_the_answer_took_no_time() -> None:
 
 
 @pytest.mark.parametrize("restart_keys", [False, True])
-def test_a_new_message_is_returned_soon_only_where_keys_restart(restart_keys: bool) -> None:
+def test_a_new_message_shortens_the_wait_of_a_failed_key_only_if_servers_restart_keys(
+    restart_keys: bool,
+) -> None:
     key = Key(restart_keys=restart_keys)
     key.now = 10.0
     key.get("1")
@@ -395,20 +399,20 @@ def test_a_new_message_is_returned_soon_only_where_keys_restart(restart_keys: bo
     assert key.due == (11.0 if restart_keys else 60.0)
 
 
-def test_a_new_message_extends_no_wait() -> None:
+def test_a_new_message_does_not_extend_the_wait_of_a_failed_key() -> None:
     key = Key(restart_keys=True)
     key.now = 59.5
     key.get("1")
     assert key.due == 60.0
 
 
-def test_a_new_message_begins_no_wait() -> None:
+def test_a_new_message_begins_no_wait_of_a_nacked_key() -> None:
     key = Key(comes_at=None, restart_keys=True)
     key.get("1")
     assert (key.state, key.due) == (NACKED, None)
 
 
-def test_a_redelivered_message_does_not_shorten_a_backoff() -> None:
+def test_a_redelivered_message_does_not_shorten_the_backoff_of_a_failed_key() -> None:
     key = Key(comes_at=None, restart_keys=True)
     key.lose("1")
     key.accept("0", "1", comes_at=50.0)
@@ -419,7 +423,7 @@ def test_a_redelivered_message_does_not_shorten_a_backoff() -> None:
 # ---- failures ----------------------------------------------------------------------------------
 
 
-def test_a_returned_delivery_fails_once() -> None:
+def test_a_failure_of_a_delivery_that_was_returned_is_ignored() -> None:
     key = probed()
     key.accept("1")
     assert key.nacks == {}
@@ -431,8 +435,8 @@ def test_a_returned_delivery_fails_once() -> None:
 
 
 @pytest.mark.parametrize("at", [0.0, 1.0])
-def test_a_held_delivery_replaces_an_older_one_that_fails(at: float) -> None:
-    """It runs alone, as every message that has failed."""
+def test_the_held_delivery_of_a_message_runs_alone_after_an_older_delivery_fails(at: float) -> None:
+    """Every message that has failed runs alone."""
     key = Key()
     key.keep("1/again", "2", at=at)
     assert key.lose("1") == Actions()
@@ -442,14 +446,14 @@ def test_a_held_delivery_replaces_an_older_one_that_fails(at: float) -> None:
     assert (again.ack_id, key.joining(again), key.join(again, 10)) == ("1/again", 0, [])
 
 
-def test_a_newer_delivery_that_fails_replaces_the_held_one() -> None:
+def test_a_failing_newer_delivery_replaces_the_held_delivery_of_its_message() -> None:
     key = Key("1", "2")
     assert ids(key.lose("1/again", at=1.0).forget) == ["1"]
     assert (key.nacks, key.held_ids) == ({"1/again": "k"}, ["2"])
 
 
-def test_a_message_that_failed_twice_and_is_gone_does_not_keep_the_failure() -> None:
-    """Its redelivery lost its lease before it ran."""
+def test_the_failure_of_a_key_ends_after_a_twice_failed_message_is_gone() -> None:
+    """The redelivery of the message lost its lease before it ran."""
     key = Key()
     key.get("0/again")
     key.remove(key.held[0])
@@ -462,7 +466,7 @@ def test_a_message_that_failed_twice_and_is_gone_does_not_keep_the_failure() -> 
     assert key.is_over
 
 
-def test_forgetting_a_key_forgets_its_nacks() -> None:
+def test_forgetting_a_failed_key_forgets_its_nacks() -> None:
     key = Key(comes_at=None)
     key.lose("1")
     assert key.nacks == {"0": "k", "1": "k"}
@@ -473,7 +477,7 @@ def test_forgetting_a_key_forgets_its_nacks() -> None:
 # ---- handled messages --------------------------------------------------------------------------
 
 
-def test_the_redelivery_of_a_handled_message_shows_that_earlier_ones_are_gone() -> None:
+def test_the_redelivery_of_a_handled_message_proves_that_earlier_ones_are_gone() -> None:
     key = Key()
     handle(key, "1")
     key.now = READER_DELAY
@@ -481,13 +485,13 @@ def test_the_redelivery_of_a_handled_message_shows_that_earlier_ones_are_gone() 
     assert key.state is IN_ORDER
 
 
-def test_a_held_delivery_of_a_handled_message_is_acknowledged() -> None:
+def test_a_failed_key_acknowledges_the_held_delivery_of_a_handled_message() -> None:
     key = Key("1/again", "2")
     assert ids(handle(key, "1").acknowledge) == ["1/again"]
     assert key.held_ids == ["2"]
 
 
-def test_handled_messages_are_forgotten_when_a_new_message_arrives_in_order() -> None:
+def test_a_key_in_order_forgets_handled_messages_when_a_new_message_arrives() -> None:
     key = Key()
     key.finish(run_redelivered(key))
     handle(key, "1")
@@ -497,7 +501,7 @@ def test_handled_messages_are_forgotten_when_a_new_message_arrives_in_order() ->
     assert key.get("1/again").acknowledge == []
 
 
-def test_handled_messages_are_remembered_while_a_message_is_missing() -> None:
+def test_a_failed_key_remembers_handled_messages_while_a_message_is_missing() -> None:
     key = Key()
     handle(key, "1")
     key.get("2")
@@ -505,7 +509,7 @@ def test_handled_messages_are_remembered_while_a_message_is_missing() -> None:
     assert ids(key.get("1/again").acknowledge) == ["1/again"]
 
 
-def test_handled_messages_are_remembered_while_an_old_delivery_is_held() -> None:
+def test_a_failed_key_remembers_handled_messages_while_an_old_delivery_is_held() -> None:
     key = Key("2")
     handle(key, "1")
     key.get("0/again")
@@ -516,7 +520,7 @@ def test_handled_messages_are_remembered_while_an_old_delivery_is_held() -> None
 # ---- turns -------------------------------------------------------------------------------------
 
 
-def test_an_old_delivery_that_was_handled_is_acknowledged_when_it_is_redelivered() -> None:
+def test_the_redelivery_of_a_handled_old_delivery_is_acknowledged() -> None:
     """The failure is remembered until then."""
     key = Key("1", "2")
     key.finish(run_redelivered(key))
@@ -525,7 +529,7 @@ def test_an_old_delivery_that_was_handled_is_acknowledged_when_it_is_redelivered
     assert ids(key.get("1/again").acknowledge) == ["1/again"]
 
 
-def test_a_current_delivery_that_was_handled_is_not_remembered() -> None:
+def test_a_failed_key_is_over_after_it_handled_a_current_delivery() -> None:
     key = Key()
     key.finish(run_redelivered(key))
     key.get("1")
@@ -533,7 +537,7 @@ def test_a_current_delivery_that_was_handled_is_not_remembered() -> None:
     assert key.is_over
 
 
-def test_an_old_delivery_that_is_not_handled_ends_the_failure() -> None:
+def test_a_failed_key_is_over_after_it_dropped_its_last_old_delivery() -> None:
     key = Key("1")
     key.finish(run_redelivered(key))
     old = key.run()
@@ -542,7 +546,7 @@ def test_an_old_delivery_that_is_not_handled_ends_the_failure() -> None:
     assert key.is_over
 
 
-def test_a_delivery_that_runs_before_a_missing_message_is_not_remembered() -> None:
+def test_a_failed_key_does_not_remember_a_message_handled_before_a_missing_one() -> None:
     key = Key("1")
     running = run_redelivered(key)
     key.lose("2")
@@ -554,15 +558,15 @@ def test_a_delivery_that_runs_before_a_missing_message_is_not_remembered() -> No
     assert key.is_over
 
 
-def test_a_delivery_that_arrives_during_the_turn_is_acknowledged_with_it() -> None:
+def test_a_redelivery_of_the_running_message_is_acknowledged_with_it() -> None:
     key = Key()
     running = run_redelivered(key)
     key.get("0/third")
     assert ids(key.finish(running).acknowledge) == ["0/third"]
 
 
-def test_a_message_that_was_not_handled_runs_alone_again() -> None:
-    """Its next delivery is held already when its turn ends."""
+def test_an_unhandled_message_of_a_failed_key_runs_alone_again() -> None:
+    """The next delivery is held already when the turn of the message ends."""
     key = Key("1")
     running = run_redelivered(key)
     key.get("0/third")
@@ -574,7 +578,7 @@ def test_a_message_that_was_not_handled_runs_alone_again() -> None:
     assert key.joining(key.run()) == 0
 
 
-def test_messages_join_only_a_key_in_order() -> None:
+def test_held_messages_join_a_batch_only_if_their_key_is_in_order() -> None:
     key = Key("2", "3", "4")
     other = message("1", key="k")
     assert (key.joining(other), key.join(other, 2)) == (0, [])
@@ -585,7 +589,7 @@ def test_messages_join_only_a_key_in_order() -> None:
     assert key.held_ids == ["4"]
 
 
-def test_no_message_begins_during_a_turn() -> None:
+def test_a_failed_key_begins_no_message_while_another_runs() -> None:
     key = Key("1")
     key.get("0/again")
     assert key.run().ack_id == "0/again"
@@ -595,7 +599,7 @@ def test_no_message_begins_during_a_turn() -> None:
 # ---- the held messages -------------------------------------------------------------------------
 
 
-def test_a_message_is_parked_in_its_last_delivery_while_the_key_waits() -> None:
+def test_a_held_message_is_parked_in_its_last_delivery_while_its_key_waits() -> None:
     key = Key("1")
     (held,) = key.held
     assert key.is_parked(held)
@@ -607,7 +611,7 @@ def test_a_message_is_parked_in_its_last_delivery_while_the_key_waits() -> None:
     assert (key.parked, key.parked_bytes) == (0, 0)
 
 
-def test_a_key_is_idle_without_held_and_running_messages() -> None:
+def test_a_failed_key_is_idle_without_held_and_running_messages() -> None:
     key = Key("1")
     assert not key.is_idle
     key.make_room()
@@ -617,7 +621,7 @@ def test_a_key_is_idle_without_held_and_running_messages() -> None:
     assert (len(key), key.is_idle) == (0, False)
 
 
-def test_only_messages_behind_a_missing_one_make_room() -> None:
+def test_a_failed_key_can_make_room_only_with_messages_behind_a_missing_one() -> None:
     key = Key()
     assert not key.can_make_room
     key.keep("1")
@@ -626,7 +630,7 @@ def test_only_messages_behind_a_missing_one_make_room() -> None:
     assert not key.can_make_room
 
 
-def test_only_the_held_delivery_of_a_message_is_removed() -> None:
+def test_a_failed_key_removes_only_the_held_delivery_of_a_message() -> None:
     key = Key("1")
     key.remove(message("1/again", key="k"))
     key.remove(message("2", key="k"))

@@ -75,7 +75,7 @@ def test_the_heartbeater_reports_a_silent_stream_once(watched: Watched) -> None:
 
 
 def test_the_heartbeater_counts_messages_as_a_sign_of_life(watched: Watched) -> None:
-    """They count without waking the heartbeater."""
+    """Messages count without waking the heartbeater."""
     open_and_answer(watched)
     watched.clock.advance(PING_EVERY)
     assert watched.next() == "ping"

@@ -30,7 +30,7 @@ def test_a_stream_is_pinged_when_it_opens_and_every_30_seconds() -> None:
 
 
 def test_stream_liveness_has_nothing_due_without_a_stream() -> None:
-    """This holds before the first stream opens and after one has broken."""
+    """The first stream has not opened, or a stream has broken."""
     liveness = Liveness()
     assert (liveness.next_due(), liveness.ping_due(1e9), liveness.is_dead(1e9)) == (
         None,

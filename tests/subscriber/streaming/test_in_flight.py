@@ -174,8 +174,8 @@ def test_a_full_flow_control_window_pauses_the_reader_until_messages_are_settled
     assert world.flow == ["pause", "resume"]
 
 
-def test_messages_read_after_a_pause_may_be_stale() -> None:
-    """Their leases may have begun when the pause did, so they are extended earlier."""
+def test_messages_read_after_a_reader_pause_are_marked_as_possibly_stale() -> None:
+    """The leases may have begun when the pause did, so they are extended earlier."""
     world = World(max_messages=1)
     world.receive("a")
     world.clock.advance(30)

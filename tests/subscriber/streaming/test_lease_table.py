@@ -53,7 +53,7 @@ def test_refused_extensions_find_leased_messages_by_ack_id() -> None:
     assert table.leased_under(["late-9", "late-10", "b"]) == [many[10], first[1]]
 
 
-def test_an_extension_moves_the_end_of_a_lease_but_does_not_revive_it() -> None:
+def test_a_lease_extension_moves_the_end_of_a_lease_but_revives_no_ended_one() -> None:
     """The process may be stopped when the extension is due."""
     table = LeaseTable(NO_LIMIT)
     extended, late = add(table, "extended"), add(table, "late", at=5.0)

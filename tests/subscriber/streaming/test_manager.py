@@ -50,7 +50,7 @@ def test_the_lease_of_an_unconfirmed_ack_is_extended_within_the_users_maximum(
 
 
 def test_the_first_stream_request_has_limits_ack_deadline_and_protocol_version() -> None:
-    """It has the limits, the ack deadline, and a version with pongs. An empty ping follows."""
+    """The version is one with pongs. An empty ping follows."""
     with managed(Message.ack, max_messages=7, max_bytes=1234) as running:
         request, ping = next(running.stream.requests), next(running.stream.requests)
     assert request.subscription == SUBSCRIPTION

@@ -139,7 +139,7 @@ def test_the_drain_wait_leaves_time_to_return_the_messages(
 
 
 def test_the_drain_wait_ends_when_a_nack_shutdown_is_requested(waiting: Waiting) -> None:
-    """This holds without a time limit too."""
+    """The wait may have no time limit."""
     wait = waiting.begin()
     waiting.terms.tighten("nack", None)
     assert wait.result(TIMEOUT) is None

@@ -247,7 +247,7 @@ def test_a_stream_that_was_reset_for_silence_counts_as_failed() -> None:
     assert rig.clock.monotonic() <= 60.0
 
 
-def test_each_stream_begins_with_a_first_request_of_its_own() -> None:
+def test_each_reopened_stream_begins_with_a_newly_built_first_request() -> None:
     """The lease deadline in the first request may have changed since the last stream."""
     rig = Rig()
     rig.play(end_with(None), end_with(None), respond)

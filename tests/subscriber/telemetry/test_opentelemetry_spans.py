@@ -291,7 +291,7 @@ def test_the_span_of_a_failed_request_has_its_status_code(recorder: Recorder) ->
 def test_the_span_of_a_request_is_not_a_child_of_a_span_open_on_its_thread(
     recorder: Recorder,
 ) -> None:
-    """This holds even if a span was left open on the thread."""
+    """A span was left open on the thread."""
     with recorder.tracers.get_tracer("user").start_as_current_span("left open"):
         recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 1, 0.1, None)
     assert recorder.spans()[0].parent is None

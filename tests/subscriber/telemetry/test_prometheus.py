@@ -115,7 +115,7 @@ def test_prometheus_keeps_counters_and_removes_gauges_of_an_ended_subscription(p
 
 
 def test_one_prometheus_hooks_instance_serves_many_subscriptions(page: Page) -> None:
-    """Their full names distinguish them."""
+    """The full names distinguish the subscriptions."""
     page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
     page.hooks.subscribed(OTHER, Source(acked=2))
     assert page.value("pullstream_acked_total", SUBSCRIPTION) == 1

@@ -91,7 +91,7 @@ def test_the_subscribers_callback_span_links_to_the_publish_span(
 def test_a_failed_publish_is_an_error_of_its_span(
     publisher: PublisherClient, exporter: InMemorySpanExporter
 ) -> None:
-    """Of the request, or of the call."""
+    """The error is that of the request, or of the call."""
     assert publisher.publish("projects/p/topics/unknown", b"data").exception(10)
     with pytest.raises(ValueError, match="100"):
         publisher.publish(TOPIC, b"data", **{f"a{number}": "" for number in range(101)})

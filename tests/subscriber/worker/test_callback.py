@@ -33,7 +33,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 
 def test_a_worker_callback_is_found_by_module_and_function_name(write: Write) -> None:
-    """Its source is the module's file."""
+    """The source of the callback is the module's file."""
     path = write("worker_app.py", "def handle(message): return 'handled'\n")
     assert load_callback("worker_app:handle")(None) == "handled"
     assert sources_of("worker_app:handle") == [str(path)]

@@ -60,7 +60,7 @@ def message(pubsub_emulator: Emulator) -> None:
 def test_a_printing_callback_of_a_worker_child_survives_the_death_of_the_parent(
     tmp_path: Path, pubsub_emulator: Emulator
 ) -> None:
-    """Its output is lost with the pipe, but its message is not."""
+    """The output of the callback is lost with the pipe, but its message is not."""
     os.mkfifo(tmp_path / "gate")
     parent = Parent(
         tmp_path,

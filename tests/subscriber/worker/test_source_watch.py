@@ -53,7 +53,7 @@ def test_a_source_watch_ignores_files_that_are_not_python_sources(
 
 
 def test_a_source_watch_ignores_virtual_environments(tmp_path: Path) -> None:
-    """It is large, and installing a package is no edit."""
+    """An environment is large, and installing a package is no edit."""
     write(tmp_path / "environment" / "pyvenv.cfg")
     watch = SourceWatch([str(tmp_path)])
     write(tmp_path / "environment" / "lib" / "app.py")

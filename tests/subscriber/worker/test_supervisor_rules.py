@@ -56,7 +56,7 @@ def test_the_supervisor_starts_all_processes() -> None:
 
 @pytest.mark.parametrize("code", [0, 3, -signal.SIGKILL])
 def test_the_supervisor_restarts_an_unexpectedly_ended_process_after_a_pause(code: int) -> None:
-    """This holds for every exit code, and the other processes continue."""
+    """The exit code does not matter, and the other processes continue."""
     rules = supervision()
     assert rules.ended(1, code, 10.0) == []
     assert (rules.phase(1), rules.due(1), rules.next_due) == (Phase.PAUSING, 11.0, 11.0)

@@ -206,7 +206,7 @@ def test_feed_messages_are_deleted_by_number_and_filter(
 def test_the_feeds_client_manages_routers_and_cursors(
     client: SubscriberClient, server: ScriptedServer
 ) -> None:
-    """By calls of the usual form."""
+    """The calls have the usual form."""
     router: dict[str, Any] = {
         "name": client.routers.path("p", "r"),
         "source": NEWS,
@@ -239,7 +239,7 @@ def test_the_feeds_client_manages_routers_and_cursors(
 def test_a_feed_call_raises_the_brokers_error_by_its_status(
     client: SubscriberClient, answers: Answers
 ) -> None:
-    """By its status."""
+    """The status selects the class of the error."""
     answers.script = [NotFound("no such topic")]
     with pytest.raises(NotFound, match="no such topic"):
         client.feeds.read(NEWS)

@@ -77,7 +77,7 @@ def test_a_watch_session_forgotten_by_the_broker_is_recreated_at_once() -> None:
 
 
 def test_a_watch_session_that_ends_during_its_stream_is_recreated_after_a_pause() -> None:
-    """Otherwise a broker that ends each session would get requests without a pause."""
+    """Without a pause, a broker that ends each session would get one request after the other."""
     one = session()
     handle(one, opened({NEWS: 4}), records(NEWS, 5))
     assert one.broken(NotFound("the watch is over")) >= 1.0
@@ -85,7 +85,7 @@ def test_a_watch_session_that_ends_during_its_stream_is_recreated_after_a_pause(
 
 
 def test_a_watch_of_a_missing_topic_ends() -> None:
-    """This holds at first, and when the topic is gone together with the session."""
+    """The topic is missing at first, or it is gone together with the session."""
     one = session()
     with pytest.raises(NotFound):
         one.broken(NotFound("no such topic"))

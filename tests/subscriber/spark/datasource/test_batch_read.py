@@ -76,7 +76,7 @@ def test_rows_of_a_spark_batch_read_stay_until_they_are_acknowledged(
 def test_a_spark_batch_read_leaves_out_redelivered_acknowledged_rows(
     broker: Emulator, tmp_path: Path
 ) -> None:
-    """Its lease ended before the job was done, and another reader had it."""
+    """The lease of such a row ended before the job was done, and another reader had it."""
     given = options(broker, tmp_path)
     subscribed(broker)
     publish(broker, 3)

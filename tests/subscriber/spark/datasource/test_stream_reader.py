@@ -110,7 +110,7 @@ def test_spark_rows_can_travel_with_their_tasks(stage: Stage, partition_by: str)
 def test_a_spark_batch_planned_before_a_column_change_repeats_with_the_current_columns(
     stage: Stage,
 ) -> None:
-    """It is repeated with the current columns."""
+    """The batch is repeated with the current columns."""
     publish(stage.broker, 3)
     subscriptions: list[str] = []
 
@@ -129,7 +129,7 @@ def test_a_spark_batch_planned_before_a_column_change_repeats_with_the_current_c
 def test_an_acknowledged_spark_batch_whose_commit_record_is_lost_is_not_repeated_empty(
     stage: Stage,
 ) -> None:
-    """It was acknowledged, so it is not repeated without its rows. The guide gives the remedy."""
+    """A repetition would have no rows. The guide gives the remedy."""
     ids = publish(stage.broker, 20)
     sink = Sink()
     stage.drain(sink, maxMessagesPerTrigger="10")

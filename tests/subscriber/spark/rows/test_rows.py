@@ -79,7 +79,7 @@ def test_a_message_attribute_without_value_is_an_empty_string_in_its_row() -> No
 
 
 def test_spark_rows_have_a_subscription_column_if_configured() -> None:
-    """It is the last column, with the same value in each row."""
+    """The column is the last one, with the same value in each row."""
     rows = to_batch(Columns([b""] * 3), "projects/p/subscriptions/s")
     assert rows.schema == row_schema(include_subscription=True)
     assert rows.schema.names == [*SCHEMA.names, "subscription"]

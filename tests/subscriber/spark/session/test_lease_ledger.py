@@ -106,7 +106,7 @@ def test_the_lease_ledger_counts_every_redelivery() -> None:
 
 
 def test_messages_of_an_unwritten_segment_are_buffered_again_with_their_newest_leases() -> None:
-    """Its messages go before newer ones, with their newest leases."""
+    """The messages go before newer ones, with their newest leases."""
     ledger = LeaseLedger(set())
     arrive(ledger, batch(["a", "b"]))
     ledger.cut(1, 9, 1000)

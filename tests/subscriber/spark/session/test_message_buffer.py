@@ -108,7 +108,7 @@ def test_the_linger_time_of_a_spark_batch_counts_from_its_first_message(world: W
 
 
 def test_messages_that_arrived_before_the_wait_count_as_having_lingered(world: World) -> None:
-    """They came while Spark worked on the previous batch."""
+    """The messages came while Spark worked on the previous batch."""
     world.bring("a")
     world.clock.advance(10)
     assert world.buffer.wait(4, 100, linger=10, idle=5, drain=False)

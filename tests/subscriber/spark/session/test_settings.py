@@ -73,7 +73,7 @@ def test_invalid_ingest_settings_are_refused_with_their_value(
 
 
 def test_ingest_flow_control_admits_three_batches_and_keeps_leases_until_the_commit() -> None:
-    """These are defaults. A lease lasts until its commit, however late that is."""
+    """The test reads the defaults. A lease lasts until its commit, however late that is."""
     limits = settings(max_messages_per_trigger=500, max_bytes_per_trigger=7).flow_control.checked()
     assert (limits.max_messages, limits.max_bytes) == (1500, 21)
     assert limits.max_lease_duration == math.inf

@@ -85,7 +85,7 @@ def test_the_sink_publisher_keeps_the_order_of_each_ordering_key(subscription: s
 def test_the_sink_publisher_reads_rows_no_faster_than_it_publishes(
     subscription: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This holds even if many keys prevent full requests."""
+    """Many keys may prevent full requests."""
     monkeypatch.setattr(publisher_module, "MAX_UNCONFIRMED_BYTES", 1000)
     published_when_taken = []
     with SinkPublisher(TOPIC, access_of()) as publisher:

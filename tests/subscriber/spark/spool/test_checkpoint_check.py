@@ -70,7 +70,7 @@ def test_a_new_checkpoint_discards_the_committed_batch_of_another(
 
 
 def test_a_planned_batch_that_another_checkpoint_has_discarded_is_missing(world: World) -> None:
-    """It is not replayed as an empty one."""
+    """The batch is not replayed as an empty one."""
     publish(world.broker, 1)
     with world.session() as one:
         assert one.latest(0) == 1

@@ -79,7 +79,7 @@ def test_a_crash_during_the_write_of_a_segment_leaves_no_segment(tmp_path: Path)
 
 
 def test_the_spool_leaves_other_files_in_its_folder_alone(tmp_path: Path) -> None:
-    """This includes files named like an unfinished segment."""
+    """A file may be named like an unfinished segment."""
     (tmp_path / "notes.tmp").write_text("mine")
     (tmp_path / "folder.tmp").mkdir()
     spool = spool_in(tmp_path)
