@@ -20,16 +20,14 @@ from .logs.dependents import Dependents
 from .monitoring import Counters
 from .schemas import SchemaRegistry
 from .services.channels import ChannelsService
-from .services.check_threads import CheckThreads
 from .services.feeds import FeedsService
 from .services.iam_policies import IamPolicies
 from .services.publisher import PublisherService
-from .services.pulls import PullsService
 from .services.reply_first import ReplyFirst
 from .services.rpc_methods import RpcService, UnaryMethod
 from .services.schema import SchemaService
-from .services.schema_checks import SchemaChecks
-from .services.subscriber import SubscriberService
+from .services.schema_checks import CheckThreads, SchemaChecks
+from .services.subscriber import PullsService, SubscriberService
 
 if TYPE_CHECKING:
     from .storage.storage import Storage

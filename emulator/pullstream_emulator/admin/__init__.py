@@ -1,6 +1,5 @@
 """Administration of a running broker over HTTP: its faults and its clock."""
 
-from .admin import Admin
-from .controls import Controls
+from .admin import Admin, Controls
 
 __all__ = ["Admin", "Controls"]

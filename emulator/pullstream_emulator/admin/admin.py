@@ -15,13 +15,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pullstream_emulator.faults.request import FaultRequest
 from pullstream_protocol.errors import InvalidArgument, NotFound
 
-from .controls import Controls
+if TYPE_CHECKING:
+    from pullstream_emulator.engine import Engine
+    from pullstream_emulator.faults import Faults
+    from pullstream_protocol.clock import AdvancingClock
 
 PREFIX = "/v0/admin"
 
@@ -32,6 +36,21 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 # Latest time for the clock: RFC 3339 has no dates after 9999, and some time must remain after it.
 _LATEST = datetime(9900, 1, 1, tzinfo=timezone.utc).timestamp()
+
+
+@dataclass(frozen=True)
+class Controls:
+    """The controls of one broker, for use on the thread that owns the engine.
+
+    Attributes:
+        engine: Its engine.
+        clock: Its clock.
+        faults: Its faults.
+    """
+
+    engine: Engine
+    clock: AdvancingClock
+    faults: Faults
 
 
 class Request(NamedTuple):

@@ -17,7 +17,7 @@ from .now import Now
 from .observer import Observer
 from .record import Record
 from .seq_set import CHUNK_BITS, SeqSet, SeqTable, masks_of
-from .sliced_work import SlicedWork
+from .timetable import SlicedWork
 
 
 class Usage:

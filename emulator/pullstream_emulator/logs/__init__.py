@@ -6,7 +6,7 @@ or a test. `Feeds` is the entry point. Time comes from the engine's clock, and n
 
 from .feed import Feed
 from .feeds import Feeds
-from .read_wait import ReadWait
+from .read import ReadWait
 from .watch import WatchSession, WatchStream
 
 __all__ = ["Feed", "Feeds", "ReadWait", "WatchSession", "WatchStream"]

@@ -25,8 +25,7 @@ from .feed import Feed, FeedObserver
 from .feed_registry import FeedRegistry, random_epoch
 from .idempotency import Appended
 from .listeners import Wake
-from .read import CheckedRead
-from .read_wait import ReadWait
+from .read import CheckedRead, ReadWait
 from .reader_position import check_position, position_of
 from .selection import Limits, Selection
 from .sessions import Sessions

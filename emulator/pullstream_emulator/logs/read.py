@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pullstream_emulator.engine.settings.durations import seconds_of
 from pullstream_emulator.error_texts import too_small
+from pullstream_protocol.errors import NotFound, RpcError
 from pullstream_protocol.messages import encoded_pb2 as encoded
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from .feed import Feed
+from .listeners import Wake
 from .reader_position import check_position, is_of_other_incarnation, position_of
 from .selection import Limits, Selection
 
@@ -61,3 +65,41 @@ class CheckedRead:
             gap=gap,
             epoch=feed.epoch,
         )
+
+
+class ReadWait:
+    """One wait. `wake` is called once, when the feed has grown or the wait has ended.
+
+    Args:
+        feed: The feed.
+        wake: See Wake.
+        forget: Called with this object when the wait is over.
+
+    Attributes:
+        ended: Why the wait has ended: the topic was deleted, or the broker stops. None otherwise.
+    """
+
+    def __init__(self, feed: Feed, wake: Wake, forget: Callable[[ReadWait], None]) -> None:
+        self.ended: RpcError | None = None
+        self._feed = feed
+        self._wake = wake
+        self._forget = forget
+        feed.listen(self._grew)
+
+    def cancel(self) -> None:
+        """Stop waiting; does nothing if the wait is over."""
+        self._feed.ignore(self._grew)
+        self._forget(self)
+
+    def end(self, reason: RpcError) -> None:
+        """End the wait with an error, and wake the reader."""
+        self.ended = reason
+        self.cancel()
+        self._wake()
+
+    def _grew(self) -> None:
+        if self._feed.is_closed:
+            self.end(NotFound(f"The topic {self._feed.name} was deleted."))
+        else:
+            self.cancel()
+            self._wake()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from google.protobuf.empty_pb2 import Empty
-
 from pullstream_emulator.engine import Engine
 from pullstream_emulator.engine.resources.topics import Validate
 from pullstream_protocol.clock import Clock
@@ -15,7 +13,7 @@ from pullstream_protocol.rpcs import IDEMPOTENCY_KEY, PUBLISHER
 
 from .published_requests import PublishedRequests
 from .reply_first import ReplyFirst
-from .rpc_methods import CallContext, RpcMethod, UnaryMethod
+from .rpc_methods import CallContext, RpcMethod, UnaryMethod, on_field
 from .schema_checks import SchemaChecks
 
 
@@ -49,22 +47,13 @@ class PublisherService:
                 prepare=self._checks.check,
                 finish=self._reply_first.let_streams_write,
             ),
-            "GetTopic": UnaryMethod(self.get_topic),
+            "GetTopic": on_field("topic", self._engine.get_topic),
             "ListTopics": UnaryMethod(self._engine.list_topics),
             "ListTopicSubscriptions": UnaryMethod(self._engine.list_topic_subscriptions),
             "ListTopicSnapshots": UnaryMethod(self._engine.list_topic_snapshots),
-            "DeleteTopic": UnaryMethod(self.delete_topic),
+            "DeleteTopic": on_field("topic", self._engine.delete_topic),
             "DetachSubscription": UnaryMethod(self.detach_subscription),
         }
-
-    def get_topic(self, request: pubsub.GetTopicRequest) -> pubsub.Topic:
-        """Return the settings of a topic, or raise NotFound."""
-        return self._engine.get_topic(request.topic)
-
-    def delete_topic(self, request: pubsub.DeleteTopicRequest) -> Empty:
-        """Delete a topic; its subscriptions keep their backlogs."""
-        self._engine.delete_topic(request.topic)
-        return Empty()
 
     def detach_subscription(
         self, request: pubsub.DetachSubscriptionRequest

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 
 from .context import Context
@@ -81,3 +82,16 @@ class RpcService(Protocol):
 def metadata_of(context: CallContext) -> dict[str, Any]:
     """Return the keyword argument `metadata`: the metadata of the call, as a dict."""
     return {"metadata": dict(context.invocation_metadata() or ())}
+
+
+def on_field(field: str, function: Callable[[str], Message | None]) -> UnaryMethod:
+    """Return a method that calls `function` with one field of the request.
+
+    Its response is the result of `function`; Empty if there is none.
+    """
+
+    def respond(request: Message) -> Message:
+        result = function(getattr(request, field))
+        return Empty() if result is None else result
+
+    return UnaryMethod(respond)

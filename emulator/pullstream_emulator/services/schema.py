@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf.empty_pb2 import Empty
-
 from pullstream_emulator.schemas import SchemaRegistry
 from pullstream_emulator.schemas.compiling import compile_schema
 from pullstream_emulator.schemas.registry import check_succession
@@ -14,9 +12,8 @@ from pullstream_protocol.errors import Aborted
 from pullstream_protocol.messages import schema_pb2 as schema
 from pullstream_protocol.rpcs import SCHEMA_SERVICE
 
-from .check_threads import CheckThreads
-from .rpc_methods import RpcMethod, UnaryMethod
-from .schema_checks import MAX_CHECKS
+from .rpc_methods import RpcMethod, UnaryMethod, on_field
+from .schema_checks import MAX_CHECKS, CheckThreads
 
 
 class SchemaService:
@@ -42,15 +39,10 @@ class SchemaService:
             "CommitSchema": UnaryMethod(self._registry.commit, prepare=self._compare),
             "RollbackSchema": UnaryMethod(self._registry.rollback),
             "DeleteSchemaRevision": UnaryMethod(self._registry.delete_revision),
-            "DeleteSchema": UnaryMethod(self.delete_schema),
+            "DeleteSchema": on_field("name", self._registry.delete),
             "ValidateSchema": UnaryMethod(self._registry.validate_schema, prepare=self._compile),
             "ValidateMessage": UnaryMethod(self.validate_message, prepare=self._check_message),
         }
-
-    def delete_schema(self, request: schema.DeleteSchemaRequest) -> Empty:
-        """Delete a schema with all its revisions; topics that use it then refuse messages."""
-        self._registry.delete(request.name)
-        return Empty()
 
     def validate_message(
         self, request: schema.ValidateMessageRequest, *, is_checked: bool = False

@@ -14,14 +14,20 @@ from pullstream_protocol import errors
 from pullstream_protocol.long_poll import longest_wait
 from pullstream_protocol.messages import encoded_pb2 as encoded
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from pullstream_protocol.rpcs import SUBSCRIBER, UNSEEN
+from pullstream_protocol.rpcs import PULLS, SUBSCRIBER, UNSEEN
 
 from .context import Context, client_name
-from .delivery import add_deliveries
 from .refused_ack_ids import Request, verdict
 from .reply_first import ReplyFirst
-from .rpc_methods import RpcMethod, StreamMethod, UnaryMethod, WritingMethod, metadata_of
-from .streaming_pull import StreamingPull
+from .rpc_methods import (
+    RpcMethod,
+    StreamMethod,
+    UnaryMethod,
+    WritingMethod,
+    metadata_of,
+    on_field,
+)
+from .streaming_pull import StreamingPull, add_deliveries
 
 # Longest wait of a Pull call without a deadline, in seconds.
 MAX_PULL_WAIT = 90.0
@@ -51,44 +57,26 @@ class SubscriberService:
         """Return the RPCs by name; Pull may wait, and StreamingPull is a bidirectional stream."""
         return {
             "CreateSubscription": UnaryMethod(self._engine.create_subscription),
-            "GetSubscription": UnaryMethod(self.get_subscription),
+            "GetSubscription": on_field("subscription", self._engine.get_subscription),
             "UpdateSubscription": UnaryMethod(self._engine.update_subscription),
             "ListSubscriptions": UnaryMethod(self._engine.list_subscriptions),
-            "DeleteSubscription": UnaryMethod(self.delete_subscription),
+            "DeleteSubscription": on_field("subscription", self._engine.delete_subscription),
             "ModifyAckDeadline": UnaryMethod(self.modify_ack_deadline, keywords=metadata_of),
             "Acknowledge": UnaryMethod(self.acknowledge),
             "Pull": WritingMethod(self.pull),
             "StreamingPull": StreamMethod(self.streaming_pull),
             "ModifyPushConfig": UnaryMethod(self.modify_push_config),
-            "GetSnapshot": UnaryMethod(self.get_snapshot),
+            "GetSnapshot": on_field("snapshot", self._engine.get_snapshot),
             "ListSnapshots": UnaryMethod(self._engine.list_snapshots),
             "CreateSnapshot": UnaryMethod(self._engine.create_snapshot),
             "UpdateSnapshot": UnaryMethod(self._engine.update_snapshot),
-            "DeleteSnapshot": UnaryMethod(self.delete_snapshot),
+            "DeleteSnapshot": on_field("snapshot", self._engine.delete_snapshot),
             "Seek": UnaryMethod(self._engine.seek),
         }
-
-    def get_subscription(self, request: pubsub.GetSubscriptionRequest) -> pubsub.Subscription:
-        """Return the settings of a subscription, or raise NotFound."""
-        return self._engine.get_subscription(request.subscription)
-
-    def delete_subscription(self, request: pubsub.DeleteSubscriptionRequest) -> Empty:
-        """Delete a subscription; its streams and waiting Pull calls end with NOT_FOUND."""
-        self._engine.delete_subscription(request.subscription)
-        return Empty()
 
     def modify_push_config(self, request: pubsub.ModifyPushConfigRequest) -> Empty:
         """Change where messages are pushed; without an endpoint, they are pulled."""
         self._engine.modify_push_config(request)
-        return Empty()
-
-    def get_snapshot(self, request: pubsub.GetSnapshotRequest) -> pubsub.Snapshot:
-        """Return a snapshot's topic, labels and expiry time, or raise NotFound."""
-        return self._engine.get_snapshot(request.snapshot)
-
-    def delete_snapshot(self, request: pubsub.DeleteSnapshotRequest) -> Empty:
-        """Delete a snapshot, and the messages that only it retained."""
-        self._engine.delete_snapshot(request.snapshot)
         return Empty()
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Empty:
@@ -209,3 +197,22 @@ def _check_size(request: pubsub.AcknowledgeRequest | pubsub.ModifyAckDeadlineReq
     size = request.ByteSize()
     if size > MAX_ACK_REQUEST_BYTES:
         raise too_large("request_size", size, MAX_ACK_REQUEST_BYTES)
+
+
+class PullsService:
+    """Statistics and limits of Pull calls (engine.PullCalls).
+
+    The Pull call itself is part of SubscriberService.
+    """
+
+    service = PULLS
+
+    def __init__(self, engine: Engine) -> None:
+        self._pulls = engine.pulls
+
+    def rpc_methods(self) -> Mapping[str, RpcMethod]:
+        """Return the RPCs by name, without Pull, which is in SubscriberService."""
+        return {
+            "GetSubscriptionState": on_field("subscription", self._pulls.state),
+            "SetMaxWaiting": UnaryMethod(self._pulls.set_max_waiting),
+        }

@@ -21,7 +21,7 @@ from . import batch
 from .ack_bitmap import BYTES, CHUNK, AckBitmap, masks_of
 from .database import Database
 from .key_map import RESERVE
-from .on_disk_state import OnDiskSubscription, OnDiskTopic
+from .sql_writer import OnDiskSubscription, OnDiskTopic
 from .tables import ATTEMPTS, CHUNKS, MESSAGES, NOTES, RESOURCES, SUBSCRIPTIONS, TOPICS
 
 

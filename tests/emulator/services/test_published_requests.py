@@ -9,8 +9,7 @@ import pytest
 from pullstream_emulator import Emulator
 from pullstream_emulator.engine.log import Log, Usage
 from pullstream_emulator.engine.resources.topic import Topic
-from pullstream_emulator.engine.sliced_work import SlicedWork
-from pullstream_emulator.engine.timetable import Timetable
+from pullstream_emulator.engine.timetable import SlicedWork, Timetable
 from pullstream_emulator.services import published_requests
 from pullstream_emulator.services.published_requests import REMEMBERED_FOR, PublishedRequests
 from pullstream_protocol.clock import ManualClock

@@ -11,11 +11,10 @@ import pytest
 from pullstream_emulator.engine import Consumer
 from pullstream_emulator.faults import Faults
 from pullstream_emulator.schemas import SchemaRegistry
-from pullstream_emulator.services.check_threads import CheckThreads
 from pullstream_emulator.services.handlers import method_handlers
 from pullstream_emulator.services.publisher import PublisherService
 from pullstream_emulator.services.reply_first import DELAY, RECENT, ReplyFirst
-from pullstream_emulator.services.schema_checks import SchemaChecks
+from pullstream_emulator.services.schema_checks import CheckThreads, SchemaChecks
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub

@@ -15,8 +15,7 @@ from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import LeaseEnd, Observer
 from pullstream_emulator.engine.record import Record
 from pullstream_emulator.engine.seq_set import SeqSet
-from pullstream_emulator.engine.sliced_work import SLICE
-from pullstream_emulator.engine.timetable import Timed
+from pullstream_emulator.engine.timetable import SLICE, Timed
 from pullstream_protocol import dead_letters
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 

@@ -11,8 +11,7 @@ from pullstream_emulator.engine.log import Log, Usage
 from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer, Resource
 from pullstream_emulator.engine.settings import paging
-from pullstream_emulator.engine.sliced_work import SlicedWork
-from pullstream_emulator.engine.timetable import Timetable
+from pullstream_emulator.engine.timetable import SlicedWork, Timetable
 from pullstream_emulator.error_texts import limit_exceeded, missing
 from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
