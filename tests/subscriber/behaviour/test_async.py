@@ -415,7 +415,7 @@ def test_statistics_report_settled_and_held_messages_of_an_async_subscription(he
     assert end.state is SubscriptionState.CLOSED
 
 
-def test_statistics_are_a_snapshot(here: Stage) -> None:
+def test_a_statistics_object_is_an_immutable_snapshot(here: Stage) -> None:
     """The statistics object is immutable."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)

@@ -35,7 +35,9 @@ class WatchedClock(ManualClock):
         return super().timeout(deadline)
 
 
-def test_progress_is_over_when_the_last_message_of_the_limit_has_ended(run: Run) -> None:
+def test_the_command_progress_is_over_when_the_last_message_of_its_limit_has_ended(
+    run: Run,
+) -> None:
     """A begun message is not enough."""
     clock = WatchedClock()
     progress = Progress(2, clock=clock)
@@ -49,7 +51,7 @@ def test_progress_is_over_when_the_last_message_of_the_limit_has_ended(run: Run)
     waiting.result()
 
 
-def test_progress_does_not_begin_a_message_beyond_the_limit(run: Run) -> None:
+def test_the_command_progress_does_not_begin_a_message_beyond_its_limit(run: Run) -> None:
     """The message waits until everything is stopped."""
     progress = Progress(1)
     assert progress.begin()
@@ -61,7 +63,7 @@ def test_progress_does_not_begin_a_message_beyond_the_limit(run: Run) -> None:
     assert beyond.result() is False
 
 
-def test_progress_ends_after_the_idle_time(run: Run) -> None:
+def test_the_command_progress_ends_after_the_idle_time_without_messages(run: Run) -> None:
     """The silence counts from the end of the last message."""
     clock = WatchedClock()
     progress = Progress(idle=10, clock=clock)
@@ -90,7 +92,7 @@ def test_a_long_running_message_does_not_count_as_idle_time_of_the_progress(run:
     waiting.result()
 
 
-def test_a_stopped_progress_begins_no_message() -> None:
+def test_a_stopped_command_progress_begins_no_message() -> None:
     """There is nothing to wait for."""
     progress = Progress()
     progress.stop()

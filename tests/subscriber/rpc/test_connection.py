@@ -89,8 +89,8 @@ def test_the_silences_of_short_overdue_calls_add_up_to_a_connection_check() -> N
 
 
 @pytest.mark.parametrize("code", [OK, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE])
-def test_any_answer_of_the_server_resets_the_silence_of_a_connection(code: grpc.StatusCode) -> None:
-    """An error resets it, too; if gRPC has lost the connection, it opens another itself."""
+def test_any_answer_of_the_server_shows_that_its_connection_works(code: grpc.StatusCode) -> None:
+    """An error shows it, too; if gRPC has lost the connection, it opens another itself."""
     rig = Rig()
     rig.call(SILENT_CALL - 1, LATE)
     rig.call(1, code)
@@ -134,7 +134,7 @@ def test_a_waiting_call_triggers_a_connection_check_at_its_due_time() -> None:
     assert len(rig.checks) == 1
 
 
-def test_an_answer_to_one_call_resets_the_silence_for_waiting_calls() -> None:
+def test_an_answer_to_one_call_shows_that_the_connection_of_waiting_calls_works() -> None:
     rig = Rig()
     rig.connection.began()
     rig.call(20, OK)

@@ -146,7 +146,7 @@ def test_closing_a_pool_while_a_worker_falls_asleep_ends_the_worker(rig: Rig, ho
     assert not any(thread.is_alive() for thread in rig.pool._threads)
 
 
-def test_one_sleeping_worker_is_woken_for_many_pieces_and_wakes_the_next(rig: Rig) -> None:
+def test_one_sleeping_worker_is_woken_for_many_pieces_of_work_and_wakes_the_next(rig: Rig) -> None:
     """One wake-up in progress prevents others. Afterwards new wake-ups are possible."""
     with pool_of(3) as pool:
         send_to_sleep(pool, 3)

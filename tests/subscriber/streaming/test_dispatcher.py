@@ -40,7 +40,7 @@ def test_the_dispatcher_reports_and_sends_an_acknowledgement(rig: Rig) -> None:
     call.answer()
 
 
-def test_the_dispatcher_takes_many_acknowledgements_at_once(rig: Rig) -> None:
+def test_the_dispatcher_sends_the_acks_of_a_list_of_messages_in_one_request(rig: Rig) -> None:
     """The dispatcher may be asleep meanwhile."""
     for number in range(2):
         names = [f"{number}-{name}" for name in "abc"]

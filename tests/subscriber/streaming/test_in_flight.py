@@ -361,7 +361,7 @@ def test_messages_read_after_a_pause_may_be_as_old_as_the_pause_up_to_one_window
     assert unread.age(60, 1032.0) == 0
 
 
-def test_messages_left_unread_in_a_pause_age_through_the_next_pause() -> None:
+def test_the_age_of_unread_messages_counts_through_the_next_reader_pause() -> None:
     """Some of it was read in between, and what came meanwhile is behind the rest."""
     unread = PrefetchAge(100)
     unread.paused(1000.0)

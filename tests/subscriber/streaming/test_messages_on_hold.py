@@ -252,7 +252,7 @@ def test_a_first_delivery_does_not_prove_that_the_failed_message_is_gone() -> No
     assert ids(hold.receive("0/again").run) == ["0/again"]
 
 
-def test_a_redelivery_before_the_answer_to_the_nack_does_not_prove_a_restart() -> None:
+def test_a_redelivery_received_before_the_nack_answer_does_not_release_its_key() -> None:
     """The lease of that message ended by itself. It is returned once as a probe."""
     hold = Hold()
     hold.nack(run_one(hold, "1"), taken=False)
@@ -263,7 +263,7 @@ def test_a_redelivery_before_the_answer_to_the_nack_does_not_prove_a_restart() -
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
 
-def test_a_redelivery_read_before_the_answer_to_the_nack_proves_nothing() -> None:
+def test_a_redelivery_read_before_the_nack_answer_and_offered_after_it_stays_held() -> None:
     """With exactly-once delivery, a message waits for its receipt, and arrives after the answer."""
     hold = Hold()
     failing = run_one(hold, "1")
@@ -276,7 +276,7 @@ def test_a_redelivery_read_before_the_answer_to_the_nack_proves_nothing() -> Non
     assert ids(hold.receive("0/again").run) == ["0/again"]
 
 
-def test_a_redelivery_read_right_after_the_answer_to_the_nack_proves_nothing() -> None:
+def test_a_redelivery_read_right_after_the_nack_answer_does_not_release_its_key() -> None:
     """The reader's thread may get no processor while another thread reads the answer.
 
     1. The server sends 1 again, and then accepts the nack of 0.
@@ -312,7 +312,7 @@ def test_a_key_that_gave_up_waiting_returns_a_redelivery_once_after_a_pause() ->
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
 
-def test_a_redelivery_that_may_have_been_left_unread_proves_nothing() -> None:
+def test_a_redelivery_that_may_have_been_left_unread_does_not_release_its_key() -> None:
     """The server may have sent the redelivery before it took the nack."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))

@@ -165,7 +165,7 @@ def test_the_error_for_a_missing_segment_names_it_and_the_existing_ones(
         spool.get(4)
 
 
-def test_a_damaged_segment_counts_as_missing(
+def test_a_damaged_spool_segment_counts_as_missing_and_its_file_stays(
     tmp_path: Path, spool: Spool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The damaged file stays in place, and a warning names it."""
