@@ -59,8 +59,6 @@ LAYERS = {
 }
 # Folders whose parts import each other in a circle.
 CIRCLES = {
-    # TopicAdminClient imports the publisher's exceptions, inside a function.
-    "pullstream",
     # The spool and the session.
     "pullstream.spark",
 }

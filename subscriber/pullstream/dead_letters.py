@@ -16,7 +16,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import IDEMPOTENCY_KEY
 
 from .message import Message
-from .publisher.exceptions import confirmed_ids
+from .publish_error import confirmed_ids
 from .rpc.rpcs import Rpcs
 
 

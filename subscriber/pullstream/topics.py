@@ -12,6 +12,7 @@ from google.protobuf.empty_pb2 import Empty
 
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
+from .publish_error import confirmed_ids
 from .rpc.base_client import BaseClient
 from .rpc.paging import Pager
 from .rpc.request import message_of
@@ -261,7 +262,4 @@ class TopicAdminClient(TopicAdmin):
         ready = [message_of(pubsub.PubsubMessage, message) for message in messages]
         fields = {"topic": topic, "messages": ready}
         response = self._call("Publish", pubsub.PublishResponse, None, options, **fields)
-        # The package of the publisher imports this module.
-        from .publisher.exceptions import confirmed_ids
-
         return confirmed_ids(response, len(ready), topic)

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from pullstream.hooks import HookCalls, PublisherHooks
+from pullstream.publish_error import confirmed_ids
 from pullstream.rpc.named_errors import name_resource
 from pullstream.rpc.request import routing_header
 from pullstream.rpc.rpcs import Metadata, Rpcs, begin_or_wait, earliest, to_error
@@ -41,7 +42,6 @@ from .exceptions import (
     FlowControlLimitError,
     PublisherClosed,
     PublishToPausedOrderingKeyException,
-    confirmed_ids,
 )
 from .flow_control import PublishGauge
 from .outage import PublishOutage, time_limit
