@@ -89,7 +89,7 @@ def test_a_fault_for_a_topic_affects_only_commands_naming_it(
     assert fault.hits > 0
 
 
-def test_listeners_continue_after_a_restart_with_a_data_directory(tmp_path: Path) -> None:
+def test_channel_listeners_continue_after_a_restart_with_a_data_directory(tmp_path: Path) -> None:
     """The topics exist again. The sessions do not, and the listeners are notified."""
     events: list[ListenEvent] = []
     with Emulator(data_dir=tmp_path) as emulator:

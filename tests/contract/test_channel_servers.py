@@ -13,7 +13,9 @@ from .channel_servers import Serve, on_both_servers
 
 
 @on_both_servers
-def test_an_idle_poll_gets_an_empty_answer_before_its_deadline_c0_12(serve: Serve) -> None:
+def test_an_idle_poll_of_a_channel_server_gets_an_empty_answer_before_its_deadline_c0_12(
+    serve: Serve,
+) -> None:
     """Each poll is answered before its own deadline. The order of the polls does not matter."""
     publisher = ChannelPublisher()
     with serve(publisher) as endpoint:
@@ -30,7 +32,7 @@ def test_an_idle_poll_gets_an_empty_answer_before_its_deadline_c0_12(serve: Serv
 
 
 @on_both_servers
-def test_a_poll_without_a_deadline_is_allowed_c0_12(serve: Serve) -> None:
+def test_a_channel_poll_without_a_deadline_is_allowed_c0_12(serve: Serve) -> None:
     """Neither the client nor the server needs a deadline."""
     publisher = ChannelPublisher(limits=ChannelLimits(subscriber_timeout=math.inf))
     with serve(publisher) as endpoint:
@@ -44,7 +46,9 @@ def test_a_poll_without_a_deadline_is_allowed_c0_12(serve: Serve) -> None:
 
 
 @on_both_servers
-def test_a_second_poll_ends_the_first_with_an_empty_answer_c0_17(serve: Serve) -> None:
+def test_a_second_poll_of_a_channel_server_ends_the_first_with_an_empty_answer_c0_17(
+    serve: Serve,
+) -> None:
     publisher = ChannelPublisher()
     with serve(publisher) as endpoint:
         bare = BareSubscriber(endpoint)
@@ -59,7 +63,7 @@ def test_a_second_poll_ends_the_first_with_an_empty_answer_c0_17(serve: Serve) -
 
 
 @on_both_servers
-def test_an_inactive_subscribers_poll_is_answered_empty_c0_26(
+def test_the_poll_of_an_inactive_channel_server_subscriber_is_answered_empty_c0_26(
     clock: ManualClock, serve: Serve
 ) -> None:
     publisher = ChannelPublisher(clock=clock)
@@ -74,7 +78,7 @@ def test_an_inactive_subscribers_poll_is_answered_empty_c0_26(
 
 
 @on_both_servers
-def test_a_disconnected_callers_poll_takes_no_messages_c0_29(serve: Serve) -> None:
+def test_the_channel_poll_of_a_disconnected_caller_takes_no_messages_c0_29(serve: Serve) -> None:
     """The caller's poll is cancelled. Messages published after that go to the next poll."""
     publisher = ChannelPublisher()
     with serve(publisher) as endpoint:

@@ -30,7 +30,7 @@ def read(face: Face, topic: str = "feed", **params: Any) -> tuple[list[Any], Any
     return [record["data"] for record in answer["records"]], told
 
 
-def test_an_orderly_restart_causes_no_gap_c2_5(lives: Lives) -> None:
+def test_a_feed_has_no_gap_after_an_orderly_restart_c2_5(lives: Lives) -> None:
     """Settings, epoch and records are unchanged, and the numbers continue."""
     lives.face.put_topic("feed", cap_records=3, ttl_ms=60_000, discard="reject")
     lives.face.append("feed", [{"data": 1, "tag": "t", "node": "n"}, {"data": 2}])
@@ -44,7 +44,7 @@ def test_an_orderly_restart_causes_no_gap_c2_5(lives: Lives) -> None:
     assert refused.value.status == 422
 
 
-def test_gaps_keep_their_reasons_across_a_restart_c2_5(lives: Lives) -> None:
+def test_feed_gaps_keep_their_reasons_across_a_restart_c2_5(lives: Lives) -> None:
     """Gaps keep their reasons, so a reader that was away for long gets the correct one."""
     lives.face.put_topic("feed", cap_records=2)
     lives.face.append("feed", texts(1, 2, 3, 4, 5))
@@ -55,7 +55,7 @@ def test_gaps_keep_their_reasons_across_a_restart_c2_5(lives: Lives) -> None:
     assert read(face, from_seq=3) == ([4, 5], None)
 
 
-def test_records_expire_while_the_broker_is_stopped_c2_5(lives: Lives) -> None:
+def test_feed_records_expire_while_the_broker_is_stopped_c2_5(lives: Lives) -> None:
     """The gap has the reason that the records were too old."""
     lives.face.put_topic("feed", ttl_ms=1000)
     lives.face.append("feed", texts(1))
@@ -69,7 +69,7 @@ def test_records_expire_while_the_broker_is_stopped_c2_5(lives: Lives) -> None:
     assert (data, gap is not None and gap[:2]) == ([2], (1, 1))
 
 
-def test_deleted_records_stay_deleted_without_a_gap_after_a_restart_c2_5(lives: Lives) -> None:
+def test_deleted_feed_records_stay_deleted_without_a_gap_after_a_restart_c2_5(lives: Lives) -> None:
     """Records at the front of the window and in its middle were deleted."""
     lives.face.append("feed", [{"data": number, "tag": str(number % 3)} for number in range(9)])
     lives.face.delete_records("feed", before_seq=3)
@@ -80,7 +80,9 @@ def test_deleted_records_stay_deleted_without_a_gap_after_a_restart_c2_5(lives: 
     assert read(face, from_seq=0, limit=5) == ([2, 4, 5, 7, 8], None)
 
 
-def test_class_memory_keeps_only_sequence_numbers_across_a_restart_c2_5(lives: Lives) -> None:
+def test_a_feed_of_class_memory_keeps_only_sequence_numbers_across_a_restart_c2_5(
+    lives: Lives,
+) -> None:
     """A reader that was not at the head is notified of the loss.
 
     A reader at the head has lost nothing.
@@ -95,7 +97,7 @@ def test_class_memory_keeps_only_sequence_numbers_across_a_restart_c2_5(lives: L
     assert read(face, from_seq=3) == ([4], None)
 
 
-def test_class_fsync_loses_nothing_in_a_crash_c2_5(lives: Lives) -> None:
+def test_a_feed_of_class_fsync_loses_nothing_in_a_crash_c2_5(lives: Lives) -> None:
     """Readers get no gap, and no number is used again."""
     lives.face.put_topic("feed", durable=True)
     lives.face.append("feed", texts(1, 2, 3))
@@ -108,7 +110,7 @@ def test_class_fsync_loses_nothing_in_a_crash_c2_5(lives: Lives) -> None:
     assert read(face, from_seq=1) == ([2, 3, 4], None)
 
 
-def test_class_disk_reports_a_gap_after_a_crash_c2_5(lives: Lives) -> None:
+def test_a_feed_of_class_disk_reports_a_gap_after_a_crash_c2_5(lives: Lives) -> None:
     """Written records survive. After them, readers get a gap, because later records may be lost."""
     lives.face.append("feed", texts(1, 2, 3))
     # Changes are written in order, and this call waits for its own.
@@ -128,7 +130,7 @@ def test_class_disk_reports_a_gap_after_a_crash_c2_5(lives: Lives) -> None:
     assert read(face, from_seq=3) == ([4], (4, head, "from_seq_too_old"))
 
 
-def test_records_from_before_a_durability_change_are_reported_when_lost_c2_5(lives: Lives) -> None:
+def test_lost_feed_records_from_before_a_durability_change_are_reported_c2_5(lives: Lives) -> None:
     """The durability class applies to records that are appended after the change."""
     lives.face.put_topic("feed", durability="memory")
     lives.face.append("feed", texts(1, 2, 3))
@@ -139,7 +141,7 @@ def test_records_from_before_a_durability_change_are_reported_when_lost_c2_5(liv
         assert read(face, from_seq=1) == ([], (2, head, "from_seq_too_old"))
 
 
-def test_restored_records_expire_without_reads_or_writes_c2_2_c2_5(lives: Lives) -> None:
+def test_restored_feed_records_expire_without_reads_or_writes_c2_2_c2_5(lives: Lives) -> None:
     """Records expire even if nothing reads or writes. Otherwise they would use space for ever."""
     lives.face.put_topic("feed", ttl_ms=1000)
     lives.face.append("feed", texts(1))
@@ -176,7 +178,7 @@ def test_a_recreated_topic_has_another_epoch_after_a_restart_c2_5(lives: Lives) 
     assert [record["data"] for record in answer["records"]] == ["new"]
 
 
-def test_sessions_and_idempotency_keys_do_not_survive_a_restart_c2_5(lives: Lives) -> None:
+def test_watch_sessions_and_idempotency_keys_do_not_survive_a_restart_c2_5(lives: Lives) -> None:
     """A watch must start again. An append that is repeated across a restart is stored twice."""
     lives.face.append("feed", texts(1), idempotency_key="key")
     watch = lives.face.watch({"feed": {"from_seq": 0}})

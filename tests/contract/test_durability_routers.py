@@ -37,7 +37,7 @@ def test_a_router_continues_after_a_restart_without_duplicates_c2_10(lives: Live
     assert data_in(face, "web") == [1, 3]
 
 
-def test_a_forward_waiting_for_room_continues_after_a_restart_c2_11(lives: Lives) -> None:
+def test_a_router_waiting_for_room_continues_after_a_restart_c2_11(lives: Lives) -> None:
     """The router remembers the position at which it stopped."""
     face = lives.face
     face.put_topic("feed")
@@ -50,7 +50,7 @@ def test_a_forward_waiting_for_room_continues_after_a_restart_c2_11(lives: Lives
     assert data_in(face, "web") == [1, 2, 3]
 
 
-def test_a_source_trim_is_reported_after_a_restart_c2_13(lives: Lives) -> None:
+def test_a_trim_of_a_router_source_is_reported_after_a_restart_c2_13(lives: Lives) -> None:
     """The source was trimmed before the restart, and by the restart."""
     face = lives.face
     face.put_topic("feed", cap_records=1)
@@ -82,7 +82,7 @@ def test_records_lost_from_a_memory_source_are_reported_as_source_trim_c2_13(liv
     assert data_in(face, "web", from_seq=3) == [4]
 
 
-def test_every_record_is_copied_at_least_once_after_a_crash_c2_10(lives: Lives) -> None:
+def test_a_router_copies_every_record_at_least_once_after_a_crash_c2_10(lives: Lives) -> None:
     """The order is kept, also through a chain of routers."""
     face = lives.face
     face.put_topic("feed")

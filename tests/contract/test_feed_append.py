@@ -12,7 +12,7 @@ from tests.contract.face import Face, FaceError, texts
 KEY = "4f9c"
 
 
-def test_records_are_numbered_from_one_without_holes_c2_6(face: Face) -> None:
+def test_feed_records_are_numbered_from_one_without_holes_c2_6(face: Face) -> None:
     first = face.append("orders", [{"data": {"type": "comment"}, "tag": "user-1042:msg-5"}])
     assert first == {
         "topic": "orders", "first_seq": 1, "last_seq": 1, "seqs": [1], "head_seq": 1,
@@ -24,7 +24,9 @@ def test_records_are_numbered_from_one_without_holes_c2_6(face: Face) -> None:
     }  # fmt: skip
 
 
-def test_a_repeated_idempotency_key_returns_the_first_numbers_c2_7(face: Face) -> None:
+def test_a_repeated_idempotency_key_returns_the_numbers_of_the_first_append_c2_7(
+    face: Face,
+) -> None:
     first = face.append("orders", texts("a", "b"), idempotency_key=KEY)
     face.append("orders", texts("c"))
     again = face.append("orders", texts("a", "b"), idempotency_key=KEY)
@@ -66,13 +68,13 @@ def test_a_refused_append_does_not_consume_its_idempotency_key_c2_7(
 @pytest.mark.parametrize(
     "value", [None, True, 0, -1.5, "", 'ä\n\u2028"', [], {}, {"a": [1, {"b": None}]}]
 )
-def test_any_json_data_is_returned_verbatim_c2_7(face: Face, value: Any) -> None:
+def test_any_json_data_of_a_feed_record_are_returned_verbatim_c2_7(face: Face, value: Any) -> None:
     face.append("orders", [{"data": value, "tag": "t", "node": "n"}])
     (record,) = face.read("orders", include_tags=True)["records"]
     assert (record["data"], record["$tag"], record["$node"]) == (value, "t", "n")
 
 
-def test_a_batch_is_appended_atomically_c2_7(face: Face) -> None:
+def test_a_batch_of_feed_records_is_appended_atomically_c2_7(face: Face) -> None:
     face.append("orders", texts("first"))
     with pytest.raises(FaceError) as refused:
         face.append("orders", [{"data": 1}, {"data": 2, "tag": "t" * 257}, {"data": 3}])
@@ -91,7 +93,9 @@ def test_a_batch_is_appended_atomically_c2_7(face: Face) -> None:
     ],
     ids=["tag", "node", "record", "batch"],
 )
-def test_an_append_beyond_a_limit_is_refused_c2_7(face: Face, fits: Any, does_not: Any) -> None:
+def test_an_append_beyond_a_size_limit_is_refused_c2_7(
+    face: Face, fits: Any, does_not: Any
+) -> None:
     assert face.append("orders", fits)["count"] == len(fits)
     with pytest.raises(FaceError) as refused:
         face.append("orders", does_not)

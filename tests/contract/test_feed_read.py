@@ -14,7 +14,9 @@ def numbers(answer: dict[str, list[dict[str, int]]]) -> list[int]:
     return [record["$seq"] for record in answer["records"]]
 
 
-def test_a_read_returns_records_after_the_position_and_the_next_position_c2_28(face: Face) -> None:
+def test_a_feed_read_returns_records_after_its_position_and_the_next_position_c2_28(
+    face: Face,
+) -> None:
     face.append("orders", texts(*range(5)))
     answer = face.read("orders", from_seq=1, limit=2)
     assert numbers(answer) == [2, 3]
@@ -40,7 +42,7 @@ def test_a_read_returns_one_record_larger_than_the_byte_limit_c2_28(face: Face) 
     assert numbers(face.read("orders", max_batch_bytes=1000)) == [1]
 
 
-def test_the_next_position_is_the_last_examined_record_c2_28(face: Face) -> None:
+def test_the_next_position_of_a_feed_read_is_the_last_examined_record_c2_28(face: Face) -> None:
     """The position passes records that a filter or a node excluded."""
     face.append("orders", [{"data": 1, "node": "a"}, {"data": 2, "node": "b"}], node="a")
     face.append("orders", [{"data": n, "node": "a"} for n in range(3)])
@@ -54,13 +56,13 @@ def test_the_next_position_is_the_last_examined_record_c2_28(face: Face) -> None
     assert (numbers(answer), answer["next_from_seq"]) == ([2], 3)
 
 
-def test_a_tail_read_starts_at_the_head_c2_28(face: Face) -> None:
+def test_a_feed_read_from_the_tail_starts_at_the_head_c2_28(face: Face) -> None:
     face.append("orders", texts(1, 2))
     answer = face.read("orders", tail=True)
     assert (numbers(answer), answer["next_from_seq"], answer["caught_up"]) == ([], 2, True)
 
 
-def test_a_waiting_read_returns_the_next_record_c2_28(face: Face) -> None:
+def test_a_waiting_feed_read_returns_the_next_record_c2_28(face: Face) -> None:
     face.append("orders", texts(1))
     answers = []
     reader = threading.Thread(
@@ -74,13 +76,13 @@ def test_a_waiting_read_returns_the_next_record_c2_28(face: Face) -> None:
     assert answers[0]["records"][0]["data"] == "news"
 
 
-def test_a_waiting_read_returns_empty_when_its_wait_ends_c2_28(face: Face) -> None:
+def test_a_waiting_feed_read_returns_empty_when_its_wait_ends_c2_28(face: Face) -> None:
     face.append("orders", texts(1))
     answer = face.read("orders", from_seq=1, wait_ms=50)
     assert (numbers(answer), answer["next_from_seq"], answer["caught_up"]) == ([], 1, True)
 
 
-def test_deleting_the_topic_ends_a_waiting_read_c2_28(face: Face) -> None:
+def test_deleting_the_topic_ends_a_waiting_feed_read_c2_28(face: Face) -> None:
     face.append("orders", texts(1))
     refusals = []
 
@@ -98,7 +100,9 @@ def test_deleting_the_topic_ends_a_waiting_read_c2_28(face: Face) -> None:
     assert refusals == [404]
 
 
-def test_the_earliest_number_never_decreases_c2_28(face: Face, clock: ManualClock) -> None:
+def test_the_earliest_sequence_number_of_a_feed_never_decreases_c2_28(
+    face: Face, clock: ManualClock
+) -> None:
     face.put_topic("orders", cap_records=3, ttl_ms=5000)
     seen = [face.get_topic("orders")["earliest_seq"]]
     for step in (
@@ -129,7 +133,7 @@ def test_a_recreated_topic_is_reported_to_readers_of_the_former_one_c2_28(face: 
         assert answer["epoch"] != before["epoch"]
 
 
-def test_a_read_after_a_loss_reports_the_exact_range_c2_20(face: Face) -> None:
+def test_a_feed_read_after_a_loss_reports_the_exact_range_c2_20(face: Face) -> None:
     face.put_topic("orders", cap_records=3)
     face.append("orders", texts(*range(10)))
     answer = face.read("orders", from_seq=2)
@@ -145,7 +149,7 @@ def test_a_read_after_a_loss_reports_the_exact_range_c2_20(face: Face) -> None:
     assert face.read("orders", from_seq=7)["tombstone"] is None
 
 
-def test_voluntary_deletes_report_no_gap_c2_20(face: Face) -> None:
+def test_voluntary_deletes_of_feed_records_report_no_gap_c2_20(face: Face) -> None:
     """A number and a tag can be combined. The answer is the state afterwards."""
     face.append("orders", [{"data": n, "tag": "odd" if n % 2 else "even"} for n in range(1, 8)])
     face.append("orders", texts("without a tag"))

@@ -25,7 +25,7 @@ def test_a_topic_keeps_at_most_cap_records_c2_2(face: Face) -> None:
     assert face.get_topic("orders")["count"] == 3
 
 
-def test_the_byte_cap_counts_whole_records_c2_2(face: Face) -> None:
+def test_the_byte_cap_of_a_topic_counts_whole_records_c2_2(face: Face) -> None:
     face.append("orders", texts("x" * 100))
     size = face.get_topic("orders")["bytes"]
     face.put_topic("orders", cap_bytes=3 * size)
@@ -50,7 +50,7 @@ def test_records_older_than_the_ttl_are_not_delivered_c2_2(face: Face, clock: Ma
     assert face.get_topic("orders")["earliest_seq"] == 3
 
 
-def test_record_times_never_decrease_c2_2(face: Face, clock: ManualClock) -> None:
+def test_feed_record_times_never_decrease_c2_2(face: Face, clock: ManualClock) -> None:
     for _ in range(3):
         face.append("orders", texts(1, 2))
         clock.advance(0.5)
@@ -60,14 +60,14 @@ def test_record_times_never_decrease_c2_2(face: Face, clock: ManualClock) -> Non
     assert abs(times[0] - clock.now() * 1000 + 1500) < 2
 
 
-def test_discard_old_evicts_the_oldest_and_the_write_succeeds_c2_3(face: Face) -> None:
+def test_discard_old_evicts_the_oldest_records_and_the_append_succeeds_c2_3(face: Face) -> None:
     face.put_topic("orders", cap_records=2, discard="old")
     appended = face.append("orders", texts(1, 2, 3))
     assert (appended["first_seq"], appended["last_seq"]) == (1, 3)
     assert kept(face) == [2, 3]
 
 
-def test_discard_reject_refuses_the_whole_write_without_using_numbers_c2_3(face: Face) -> None:
+def test_discard_reject_refuses_the_whole_append_without_using_numbers_c2_3(face: Face) -> None:
     face.put_topic("orders", cap_records=3, discard="reject")
     face.append("orders", texts(1, 2))
     with pytest.raises(FaceError) as refused:
@@ -77,7 +77,7 @@ def test_discard_reject_refuses_the_whole_write_without_using_numbers_c2_3(face:
     assert face.append("orders", texts("fits"))["first_seq"] == 3
 
 
-def test_a_full_topic_accepts_writes_after_records_expire_c2_3(
+def test_a_full_topic_accepts_appends_after_records_expire_c2_3(
     face: Face, clock: ManualClock
 ) -> None:
     face.put_topic("orders", cap_records=1, ttl_ms=1000, discard="reject")
@@ -108,7 +108,7 @@ def small(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Face]:
         face.close()
 
 
-def test_a_write_above_the_byte_ceiling_is_throttled_c2_4(small: Face) -> None:
+def test_an_append_above_the_byte_limit_of_the_broker_is_throttled_c2_4(small: Face) -> None:
     small.put_topic("one", cap_records=2)
     small.put_topic("two")
     small.append("one", texts("x" * 4000, "x" * 4000))

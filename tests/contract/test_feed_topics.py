@@ -42,7 +42,7 @@ def test_durable_false_is_class_disk_and_durable_true_is_fsync_c2_1(face: Face) 
         assert (config["durability"], config["durable"]) == (durability, durability == "fsync")
 
 
-def test_an_identical_put_changes_nothing_c2_1(face: Face) -> None:
+def test_an_identical_put_of_a_topic_changes_nothing_c2_1(face: Face) -> None:
     settings = {
         "ttl_ms": 0, "cap_records": 3, "cap_bytes": 1_000_000, "discard": "reject",
         "durable": True, "durability": "fsync", "idempotency_window_ms": 0, "dedupe_node": False,
@@ -55,7 +55,7 @@ def test_an_identical_put_changes_nothing_c2_1(face: Face) -> None:
     assert face.get_topic("notifications")["count"] == 2
 
 
-def test_a_changed_put_updates_the_settings_c2_1(face: Face) -> None:
+def test_a_changed_put_of_a_topic_updates_its_settings_c2_1(face: Face) -> None:
     face.put_topic("notifications", ttl_ms=5000, cap_records=10)
     face.append("notifications", texts(*range(5)))
     changed = face.put_topic("notifications", cap_records=2)
@@ -64,7 +64,7 @@ def test_a_changed_put_updates_the_settings_c2_1(face: Face) -> None:
     assert face.get_topic("notifications")["earliest_seq"] == 4
 
 
-def test_zero_turns_a_limit_off_c2_1(face: Face) -> None:
+def test_zero_turns_a_limit_of_a_topic_off_c2_1(face: Face) -> None:
     face.put_topic("notifications", ttl_ms=0, cap_records=0, cap_bytes=0)
     for _ in range(3):
         face.append("notifications", texts(*range(1000)))
@@ -72,14 +72,16 @@ def test_zero_turns_a_limit_off_c2_1(face: Face) -> None:
 
 
 @pytest.mark.parametrize("name", ["9lives", "x", "goog-topic", "a b" * 200])
-def test_an_invalid_topic_name_is_refused_c2_1(face: Face, name: str) -> None:
+def test_an_invalid_feed_topic_name_is_refused_c2_1(face: Face, name: str) -> None:
     with pytest.raises(FaceError) as refused:
         face.put_topic(name)
     assert refused.value.status == 400
 
 
 @pytest.mark.parametrize("config", [{"cap_records": -1}, {"cap_bytes": -1}, {"ttl_ms": -1}])
-def test_invalid_settings_are_refused_and_create_no_topic_c2_1(face: Face, config: Any) -> None:
+def test_invalid_topic_settings_are_refused_and_create_no_topic_c2_1(
+    face: Face, config: Any
+) -> None:
     with pytest.raises(FaceError) as refused:
         face.put_topic("notifications", **config)
     assert refused.value.status == 400
@@ -113,20 +115,20 @@ def test_the_state_of_a_topic_has_its_size_range_and_watchers_c2_1(face: Face) -
     assert (refused.value.status, refused.value.code) == (404, "not_found")
 
 
-def test_a_write_creates_a_missing_topic_c2_8(face: Face) -> None:
+def test_an_append_creates_a_missing_topic_c2_8(face: Face) -> None:
     assert face.append("orders", texts(1))["created"] is True
     assert face.append("orders", texts(2))["created"] is False
     assert face.get_topic("orders")["count"] == 2
 
 
-def test_a_write_with_create_false_needs_an_existing_topic_c2_8(face: Face) -> None:
+def test_an_append_with_create_false_needs_an_existing_topic_c2_8(face: Face) -> None:
     with pytest.raises(FaceError) as refused:
         face.append("orders", texts(1), create=False)
     assert (refused.value.status, refused.value.code) == (404, "not_found")
     assert face.list_topics() == []
 
 
-def test_a_refused_write_creates_no_topic_c2_8(face: Face) -> None:
+def test_a_refused_append_creates_no_topic_c2_8(face: Face) -> None:
     with pytest.raises(FaceError) as refused:
         face.append("orders", [])
     assert refused.value.status == 400

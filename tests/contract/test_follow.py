@@ -52,7 +52,9 @@ def test_records_published_while_a_follower_is_stopped_are_received_later_c1_1(
 
 
 @pytest.mark.parametrize("every", [1, 3])
-def test_the_server_keeps_a_position_saved_every_n_records_c1_2(here: Followed, every: int) -> None:
+def test_a_server_cursor_keeps_the_follower_position_saved_every_n_records_c1_2(
+    here: Followed, every: int
+) -> None:
     """A follower that dies without notice receives at most N records again."""
     handled = threading.Semaphore(0)
     go_on = threading.Semaphore(0)
@@ -75,7 +77,7 @@ def test_the_server_keeps_a_position_saved_every_n_records_c1_2(here: Followed, 
     assert 7 - every < kept.seq <= 7
 
 
-def test_the_subscriber_keeps_the_position_in_any_storage_c1_2(here: Followed) -> None:
+def test_the_position_of_a_follower_may_be_kept_in_any_storage_c1_2(here: Followed) -> None:
     """The subscriber may use any storage: here a function, and `after` at the next start."""
     kept: list[Checkpoint] = []
     here.append(5)
@@ -85,7 +87,7 @@ def test_the_subscriber_keeps_the_position_in_any_storage_c1_2(here: Followed) -
     assert here.diary.seqs == [6]
 
 
-def test_a_crashed_reader_leaves_no_state_on_the_broker_c1_3(here: Followed) -> None:
+def test_a_crashed_follower_leaves_no_state_on_the_broker_c1_3(here: Followed) -> None:
     """The reader pulls at its own pace and leaves no state on the broker.
 
     Live, it has push latency.
@@ -123,7 +125,9 @@ def test_a_follower_reads_until_it_is_up_to_date_c1_5(here: Followed) -> None:
     assert here.diary.seqs == list(range(1, 2501))
 
 
-def test_pushed_records_wait_in_a_buffer_during_the_last_read_c1_6(here: Followed) -> None:
+def test_records_pushed_during_the_last_read_wait_in_the_follower_buffer_c1_6(
+    here: Followed,
+) -> None:
     """The handler receives it after the records of the last pull."""
     states: list[FollowState] = []
 
@@ -142,7 +146,9 @@ def test_pushed_records_wait_in_a_buffer_during_the_last_read_c1_6(here: Followe
     assert here.diary.seqs == list(range(1, 10))
 
 
-def test_one_last_read_covers_records_from_before_the_stream_c1_7(here: Followed) -> None:
+def test_the_last_read_of_a_follower_covers_records_from_before_the_stream_c1_7(
+    here: Followed,
+) -> None:
     """The record was appended after the empty pull and before the stream began."""
     here.append(3)
     here.wire.before("Watch", lambda: here.append(4))
@@ -152,7 +158,7 @@ def test_one_last_read_covers_records_from_before_the_stream_c1_7(here: Followed
     assert here.wire.reads == ["Read", "Watch", "Read"]
 
 
-def test_a_record_both_read_and_pushed_is_handled_once_c1_8(here: Followed) -> None:
+def test_a_follower_handles_a_record_both_read_and_pushed_once_c1_8(here: Followed) -> None:
     """The last pull reads past the start of the stream, and the buffer is checked against it."""
 
     def append_and_wait() -> None:
@@ -239,7 +245,7 @@ def test_a_follower_reads_again_after_a_broker_outage_c1_11(here: Followed) -> N
     assert here.diary.seqs == list(range(1, 106))
 
 
-def test_records_are_handled_one_by_one_and_saved_after_the_handler_returns_c1_12(
+def test_a_follower_saves_each_position_after_its_handler_returns_c1_12(
     here: Followed,
 ) -> None:
     """The position is the last record for which the handler has returned."""
@@ -267,7 +273,7 @@ def now() -> datetime:
     return datetime.fromtimestamp(SYSTEM_CLOCK.now(), timezone.utc)
 
 
-def test_caught_up_and_fell_behind_alternate_c1_13(here: Followed) -> None:
+def test_caught_up_and_fell_behind_events_of_a_follower_alternate_c1_13(here: Followed) -> None:
     """Each event has a position and a time."""
     here.append(3)
     before = now()
@@ -329,7 +335,9 @@ def test_a_handler_error_ends_the_follower_before_that_record_c1_14(
     assert here.diary.seqs == [3, 4, 5]
 
 
-def test_the_position_before_any_handled_record_is_the_start_c1_14(here: Followed) -> None:
+def test_the_position_of_a_follower_before_any_handled_record_is_its_start_c1_14(
+    here: Followed,
+) -> None:
     """The position is not the one that the first read has reached."""
 
     def handle(record: Record) -> None:
@@ -374,7 +382,7 @@ def test_a_buffer_overflow_does_not_end_the_follower_c1_14(here: Followed) -> No
     assert not follower.done()
 
 
-def test_a_gap_is_reported_before_the_records_after_it_c1_15(
+def test_a_follower_reports_a_gap_before_the_records_after_it_c1_15(
     here: Followed,
 ) -> None:
     """The topic's limits removed the records. The report has the exact range and the reason."""
@@ -387,7 +395,7 @@ def test_a_gap_is_reported_before_the_records_after_it_c1_15(
     assert [record.seq for record in records if isinstance(record, Record)] == list(range(16, 26))
 
 
-def test_a_gap_without_an_event_callback_is_logged(
+def test_a_follower_without_an_event_callback_logs_a_gap(
     here: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A topic keeps nothing before its first reader, so records published earlier are lost."""
@@ -399,7 +407,7 @@ def test_a_gap_without_an_event_callback_is_logged(
     assert "from_seq=1, to_seq=15" in warning.getMessage()
 
 
-def test_a_gap_during_the_handlers_work_is_reported_c1_15(here: Followed) -> None:
+def test_a_follower_reports_a_gap_that_occurs_during_its_handler_c1_15(here: Followed) -> None:
     """The window of the topic passes a live follower.
 
     Every record is either handled or reported lost.

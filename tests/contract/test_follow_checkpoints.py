@@ -71,7 +71,9 @@ def test_a_checkpoint_name_is_used_by_one_follower_at_a_time_c1_2(
     here.live(checkpoint=path)
 
 
-def test_a_checkpoint_of_another_topic_is_refused_c1_2(here: Followed, tmp_path: Path) -> None:
+def test_a_follower_checkpoint_of_another_topic_is_refused_c1_2(
+    here: Followed, tmp_path: Path
+) -> None:
     """A file and the broker refuse the position of another topic."""
     stores = [CheckpointFile(tmp_path / "positions.db", "billing"), ServerCursor(CURSOR)]
     here.append(1)
@@ -107,7 +109,7 @@ def test_the_checkpoint_lock_covers_all_links_to_the_file_c1_2(
     assert "another follower uses the name" in str(second.exception(20))
 
 
-def test_a_lock_error_is_not_reported_as_another_follower_c1_2(
+def test_a_checkpoint_lock_error_is_not_reported_as_another_follower_c1_2(
     here: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error message describes the problem with the file."""
@@ -146,7 +148,7 @@ class Fickle:
             raise self.errors.pop(0)
 
 
-def test_a_custom_checkpoint_store_overrides_after_c1_2(here: Followed) -> None:
+def test_a_position_in_a_custom_checkpoint_store_overrides_after_c1_2(here: Followed) -> None:
     """The stored position is used, and `after` is ignored."""
     here.append(5)
     store = Fickle(Checkpoint(3))
@@ -184,7 +186,7 @@ def test_a_permanent_error_of_a_checkpoint_store_ends_the_follower_c1_2(here: Fo
     assert here.diary.seqs == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_position_is_saved_after_an_idle_time_c1_12(here: Followed) -> None:
+def test_a_follower_position_is_saved_after_an_idle_time_c1_12(here: Followed) -> None:
     """The position is saved after a time, without further records and before the save interval."""
     kept: list[int] = []
     here.append(1)
@@ -194,7 +196,9 @@ def test_a_position_is_saved_after_an_idle_time_c1_12(here: Followed) -> None:
     until(lambda: kept[-1:] == [2])
 
 
-def test_the_position_of_a_start_at_the_end_is_saved_c1_1(here: Followed, tmp_path: Path) -> None:
+def test_the_position_of_a_follower_started_at_the_end_is_saved_c1_1(
+    here: Followed, tmp_path: Path
+) -> None:
     """A second start at the end does not skip records that were appended between the two."""
     here.append(3)
     here.live("tail", checkpoint=tmp_path / "positions.db").close()
@@ -204,7 +208,7 @@ def test_the_position_of_a_start_at_the_end_is_saved_c1_1(here: Followed, tmp_pa
 
 
 @pytest.mark.parametrize("cursor", [False, True])
-def test_a_recreated_topic_is_reported_and_read_from_its_beginning_c1_15(
+def test_a_follower_reports_a_recreated_topic_and_reads_it_from_its_beginning_c1_15(
     here: Followed, tmp_path: Path, cursor: bool
 ) -> None:
     """The position includes the epoch of the topic. A cursor is deleted with its topic."""
@@ -221,7 +225,7 @@ def test_a_recreated_topic_is_reported_and_read_from_its_beginning_c1_15(
     here.diary.wait_for(lambda: 5 in here.diary.seqs)
 
 
-def test_a_topic_recreated_while_followed_is_reported_c1_15(here: Followed) -> None:
+def test_a_follower_reports_a_topic_recreated_while_followed_c1_15(here: Followed) -> None:
     """The follower's stream ends, and the next read reports the new topic."""
     held = Held(here)
     here.append(2)
@@ -234,7 +238,7 @@ def test_a_topic_recreated_while_followed_is_reported_c1_15(here: Followed) -> N
     assert [gap.reason for gap in here.diary.gaps] == [GapReason.RECREATED]
 
 
-def test_a_position_survives_a_broker_restart_c1_1(tmp_path: Path) -> None:
+def test_a_follower_position_survives_a_broker_restart_c1_1(tmp_path: Path) -> None:
     """With a data directory the topic has the same epoch, and no record is handled again."""
     with (
         Emulator(data_dir=tmp_path / "broker", durability="fsync") as emulator,

@@ -104,7 +104,7 @@ def test_a_follower_can_be_closed_while_its_topic_is_created() -> None:
         answer.set()
 
 
-def test_a_server_without_feeds_is_an_error_without_retries(foreign: str) -> None:
+def test_following_on_a_server_without_feeds_is_an_error_without_retries(foreign: str) -> None:
     """Google's service is an example. The call is not retried."""
     with SubscriberClient(endpoint=foreign) as client:
         for checkpoint in (None, ServerCursor("projects/p/cursors/c")):
@@ -112,7 +112,7 @@ def test_a_server_without_feeds_is_an_error_without_retries(foreign: str) -> Non
             assert "a call of pullstream's broker" in str(follower.exception(TIMEOUT))
 
 
-def test_waiting_for_the_first_answer_uses_no_cpu() -> None:
+def test_a_follower_uses_no_cpu_while_it_waits_for_its_first_answer() -> None:
     """The wait costs nothing after the clock has jumped either."""
 
     class Away(NoStore):
@@ -173,7 +173,7 @@ def test_a_failing_event_callback_does_not_end_the_follower(here: Followed) -> N
         {"give_up_after": 0},
     ],
 )
-def test_invalid_arguments_raise_at_once(here: Followed, wrong: dict[str, Any]) -> None:
+def test_invalid_follow_arguments_raise_at_once(here: Followed, wrong: dict[str, Any]) -> None:
     """The error names the argument, and the follower does not start."""
     arguments: dict[str, Any] = {"topic": TOPIC, "handler": print, **wrong}
     name = next(iter(wrong)).removeprefix("after") or "the start position"
@@ -246,7 +246,9 @@ def test_any_exception_of_a_handler_ends_the_follower(here: Followed) -> None:
     assert here.diary.closed.reason is CloseReason.HANDLER_ERROR
 
 
-def test_the_interpreters_exit_saves_the_position(here: Followed, tmp_path: Path) -> None:
+def test_the_exit_of_the_interpreter_saves_the_follower_position(
+    here: Followed, tmp_path: Path
+) -> None:
     """The interpreter's exit ends the follower in an orderly way and quickly."""
     here.append(3)
     program = f"""
@@ -267,7 +269,7 @@ caught_up.wait()
     assert kept_in(tmp_path / "positions.db")[TOPIC] == 3
 
 
-def test_a_silent_stream_is_replaced_c1_11(here: Followed) -> None:
+def test_a_follower_replaces_a_silent_stream_c1_11(here: Followed) -> None:
     """Without heartbeats the follower reports FellBehind and opens another stream."""
     here.append(1)
     rules = FollowRules(silence_limit=0.2)
@@ -318,7 +320,7 @@ def test_an_unreachable_server_ends_a_follower_before_its_first_answer_c1_14(
     assert [type(event).__name__ for event in here.diary.events] == ["Closed"]
 
 
-def test_a_position_returned_by_a_filtered_read_is_a_valid_start(here: Followed) -> None:
+def test_a_follower_may_start_at_a_position_of_a_filtered_read(here: Followed) -> None:
     """A read returns such a position. The follower continues after that read."""
     here.append(1, tag="a")
     here.append(1, tag="b")
@@ -360,7 +362,7 @@ async def save_later(value: object) -> None:
     """Do nothing."""
 
 
-def test_a_coroutine_that_a_handler_returns_ends_the_follower(here: Followed) -> None:
+def test_a_coroutine_returned_by_a_plain_handler_ends_the_follower(here: Followed) -> None:
     """Nothing would run it, so the record, or its checkpoint, would be lost."""
     here.append(1)
     checkpoint: dict[str, Any] = {"checkpoint": lambda checkpoint: save_later(checkpoint)}
@@ -377,7 +379,7 @@ def test_a_coroutine_that_a_handler_returns_ends_the_follower(here: Followed) ->
                 client.follow(TOPIC, here.diary.handle, **refused)
 
 
-async def test_coroutine_handlers_run_one_record_at_a_time(here: Followed) -> None:
+async def test_coroutine_handlers_of_a_follower_run_one_record_at_a_time(here: Followed) -> None:
     """The coroutine handles one record at a time, and its exception ends the follower."""
     seen: list[int] = []
     here.append(5)

@@ -167,7 +167,7 @@ def test_following_with_create_makes_a_missing_topic_c1_13(here: Followed) -> No
     assert here.diary.seqs == [1, 2]
 
 
-def test_records_of_google_publishers_are_followed_c1_1(here: Followed) -> None:
+def test_a_follower_receives_records_of_google_publishers_c1_1(here: Followed) -> None:
     """A feed is a topic to which Google clients publish."""
     here.client.feeds.put(here.topic)
     here.live()
@@ -181,7 +181,9 @@ def test_records_of_google_publishers_are_followed_c1_1(here: Followed) -> None:
 
 
 @pytest.mark.parametrize("mine", ["filter", "exclude_node"])
-def test_records_excluded_by_a_filter_move_the_position_c1_12(here: Followed, mine: str) -> None:
+def test_records_excluded_by_a_filter_move_the_follower_position_c1_12(
+    here: Followed, mine: str
+) -> None:
     """The records are not examined again. This holds for stored records and for pushed ones."""
     options = {
         "filter": {"filter": 'attributes.node = "b"'},
@@ -198,7 +200,7 @@ def test_records_excluded_by_a_filter_move_the_position_c1_12(here: Followed, mi
     assert here.diary.turns == ["CaughtUp"]
 
 
-def test_many_records_excluded_by_a_filter_are_no_gap_c1_12(here: Followed) -> None:
+def test_many_records_excluded_by_a_filter_are_no_gap_for_a_follower_c1_12(here: Followed) -> None:
     """The filter excludes more records than the broker examines for one frame."""
     here.append(1, node="b")
     here.live(exclude_node="a")

@@ -14,7 +14,7 @@ from tests.contract.pull_world import world as world
     ("name", "error"),
     [(SUBSCRIPTION + "-missing", NotFound), ("billing", InvalidArgument)],
 )
-def test_a_refused_fetch_raises_the_servers_error_c3_11(
+def test_a_refused_fetch_raises_the_error_of_the_server_c3_11(
     world: PullWorld, name: str, error: type[Exception]
 ) -> None:
     """The error is raised. It never appears as a message."""
@@ -22,14 +22,16 @@ def test_a_refused_fetch_raises_the_servers_error_c3_11(
         world.client.fetch(name)
 
 
-def test_a_fetch_raises_unavailable_when_the_server_stops_c3_11(world: PullWorld) -> None:
+def test_a_waiting_fetch_raises_unavailable_when_the_server_stops_c3_11(world: PullWorld) -> None:
     """The error is UNAVAILABLE, and the fetch does not hang."""
     waiting = world.start_fetch()
     world.emulator.stop()
     assert isinstance(waiting.exception(TIMEOUT), Unavailable)
 
 
-def test_messages_received_before_an_error_are_returned_c3_11(world: PullWorld) -> None:
+def test_messages_that_a_fetch_received_before_an_error_are_returned_c3_11(
+    world: PullWorld,
+) -> None:
     """The fetch had one message and waited for two more. The next fetch receives it."""
     world.publish("a")
     waiting = world.start_fetch(max_messages=3, min_messages=3)
@@ -38,7 +40,7 @@ def test_messages_received_before_an_error_are_returned_c3_11(world: PullWorld) 
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
-def test_a_pull_timeout_says_whether_the_server_answered_c3_16(world: PullWorld) -> None:
+def test_a_pull_timeout_reports_whether_the_server_answered_c3_16(world: PullWorld) -> None:
     """An answer that there are no messages differs from no answer."""
     with pytest.raises(PullTimeout, match=r"no message arrived from .* within 0\.2 s") as raised:
         world.client.fetch(SUBSCRIPTION, timeout=0.2)
@@ -56,7 +58,9 @@ def test_a_pull_timeout_says_whether_the_server_answered_c3_16(world: PullWorld)
         world.client.fetch(SUBSCRIPTION, timeout=0.2, no_wait=True)
 
 
-def test_a_fetch_on_a_closed_client_raises_and_leaves_messages_c3_17(world: PullWorld) -> None:
+def test_closing_the_client_ends_a_waiting_fetch_that_takes_no_message_c3_17(
+    world: PullWorld,
+) -> None:
     """Other clients receive them."""
     client = SubscriberClient(endpoint=world.emulator.endpoint)
     waiting = world.start(client.fetch, SUBSCRIPTION, timeout=None)
@@ -86,7 +90,7 @@ def test_closing_the_client_returns_messages_of_waiting_fetches_c3_17(world: Pul
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
-def test_an_unresponsive_server_does_not_delay_closing_c3_17(
+def test_an_unresponsive_server_does_not_delay_closing_a_fetching_client_c3_17(
     world: PullWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client cannot ask these fetches for their messages. They end with the connection."""

@@ -63,14 +63,16 @@ def test_a_fetch_returns_more_messages_than_one_response_holds_c3_1(world: PullW
     assert (len(fetched), fetched.reason) == (2400, "drained")
 
 
-def test_large_messages_arrive_in_several_responses_and_one_list_c3_1(world: PullWorld) -> None:
+def test_large_messages_fetched_in_several_responses_are_returned_in_one_list_c3_1(
+    world: PullWorld,
+) -> None:
     """The size of a response is limited for the client's sake. The number of messages is not."""
     for _ in range(3):
         world.publish("x" * 1_900_000)
     assert len(world.client.fetch(SUBSCRIPTION, 10**12)) == 3
 
 
-def test_no_wait_overrides_the_timeout_c3_2(world: PullWorld) -> None:
+def test_no_wait_overrides_the_timeout_of_a_fetch_c3_2(world: PullWorld) -> None:
     """The answer comes at once, also with a long timeout."""
     assert seconds_of(lambda: world.client.fetch(SUBSCRIPTION, timeout=30, no_wait=True)) < 5
     assert world.client.fetch(SUBSCRIPTION, timeout=None, no_wait=True, min_messages=1) == []
@@ -78,7 +80,9 @@ def test_no_wait_overrides_the_timeout_c3_2(world: PullWorld) -> None:
     assert seconds_of(lambda: world.client.pull(request=request, timeout=30)) < 5
 
 
-def test_no_wait_returns_the_available_messages_or_an_empty_list_c3_3(world: PullWorld) -> None:
+def test_a_fetch_with_no_wait_returns_available_messages_or_an_empty_list_c3_3(
+    world: PullWorld,
+) -> None:
     """Fewer messages than requested are returned at once, too."""
     nothing = world.client.fetch(SUBSCRIPTION, 5, no_wait=True)
     assert (texts(nothing), nothing.reason) == ([], "drained")
@@ -122,7 +126,7 @@ def test_a_fetch_first_requests_the_available_messages_c3_8(
     assert pulls(recorder) == [(True, 5)]
 
 
-def test_the_second_request_lingers_for_the_remaining_time_c3_8(
+def test_the_second_request_of_a_fetch_lingers_for_the_remaining_time_c3_8(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The deadline is the remaining time.
@@ -150,7 +154,9 @@ def test_a_fetch_returns_at_least_one_and_at_most_max_messages_c3_9(
         world.client.fetch(SUBSCRIPTION, 5, timeout=0.1)
 
 
-def test_an_available_message_is_returned_without_waiting_for_more_c3_9(world: PullWorld) -> None:
+def test_a_fetch_returns_an_available_message_without_waiting_for_more_c3_9(
+    world: PullWorld,
+) -> None:
     """Only `min_messages` makes a fetch wait for more."""
     world.publish("a")
     assert seconds_of(lambda: world.client.fetch(SUBSCRIPTION, 3, timeout=30)) < 5
@@ -218,7 +224,7 @@ def test_a_fetched_message_equals_the_published_one_and_can_be_acked_c3_13(
         ({"subscription": None}, TypeError, "subscription is None; it must be the full name"),
     ],
 )
-def test_an_invalid_argument_raises_and_sends_nothing_c3_14(
+def test_an_invalid_fetch_argument_raises_and_sends_nothing_c3_14(
     client: SubscriberClient,
     recorder: Recorder,
     arguments: dict[str, Any],
@@ -241,7 +247,7 @@ def test_a_fetch_without_a_timeout_waits_for_ever_c3_14(world: PullWorld) -> Non
         assert texts(waiting.result(TIMEOUT)) == ["a"]
 
 
-def test_the_first_requests_time_is_deducted_from_the_second_c3_14(
+def test_the_time_of_the_first_fetch_request_is_deducted_from_the_second_c3_14(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The time of the first request is deducted."""
@@ -254,7 +260,7 @@ def test_the_first_requests_time_is_deducted_from_the_second_c3_14(
     assert second < first - 0.29
 
 
-def test_no_second_request_is_sent_within_the_margin_c3_14(
+def test_a_fetch_sends_no_second_request_within_the_margin_of_its_timeout_c3_14(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The margin is a tenth of a time below one second."""

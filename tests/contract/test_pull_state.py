@@ -31,7 +31,7 @@ def now(world: PullWorld, name: str = SUBSCRIPTION) -> dict[str, object]:
     return numbers(world.client.subscription_state(name))
 
 
-def test_the_state_has_the_settings_of_the_subscription_c3_7(world: PullWorld) -> None:
+def test_the_subscription_state_has_the_settings_of_the_subscription_c3_7(world: PullWorld) -> None:
     """The subscription keeps its settings from creation, with the defaults of the service."""
     state = world.client.subscription_state(SUBSCRIPTION)
     assert (state.subscription, state.max_waiting, state.num_waiting) == (SUBSCRIPTION, 512, 0)
@@ -42,7 +42,9 @@ def test_the_state_has_the_settings_of_the_subscription_c3_7(world: PullWorld) -
     assert (state.ack_wait.seconds, state.max_deliver) == (33, 7)
 
 
-def test_the_state_is_exact_at_each_step_of_ten_messages_c3_7(world: PullWorld) -> None:
+def test_the_subscription_state_is_exact_at_each_step_of_ten_messages_c3_7(
+    world: PullWorld,
+) -> None:
     """Five messages are fetched and acknowledged.
 
     The last five are fetched only; one is redelivered.
@@ -108,7 +110,9 @@ def test_messages_excluded_by_a_filter_move_the_ack_floor_c3_7(world: PullWorld)
     assert now(world, name) == step(delivered=(1, 2), floor=(1, 3))
 
 
-def test_the_state_counts_open_streams_apart_from_waiting_pulls_c3_7(world: PullWorld) -> None:
+def test_the_subscription_state_counts_open_streams_apart_from_waiting_pulls_c3_7(
+    world: PullWorld,
+) -> None:
     """A pull never counts as a stream, whether it waits or has received messages."""
     waiting = world.start_fetch()
     future = world.client.subscribe(SUBSCRIPTION, lambda message: message.ack())
@@ -131,7 +135,7 @@ def test_the_state_of_a_missing_subscription_is_not_found_c3_7(world: PullWorld)
         world.client.set_max_waiting(SUBSCRIPTION + "-missing", 5)
 
 
-def test_a_server_without_the_state_service_is_an_error() -> None:
+def test_subscription_state_on_a_server_without_the_service_is_an_error() -> None:
     """The server refuses the call with its own error."""
 
     def answer(call: object) -> None:

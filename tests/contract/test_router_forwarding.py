@@ -38,7 +38,7 @@ def test_put_router_reports_creation_and_defaults_c2_9(face: Face) -> None:
     assert data_in(face, "web") == ["one", "two", "three"]
 
 
-def test_records_of_google_publishers_are_copied_c2_9(face: Face, emulator: Emulator) -> None:
+def test_a_router_copies_records_of_google_publishers_c2_9(face: Face, emulator: Emulator) -> None:
     """A publish counts as an append."""
     face.put_topic("feed")
     route(face, "feed", "web")
@@ -46,7 +46,7 @@ def test_records_of_google_publishers_are_copied_c2_9(face: Face, emulator: Emul
     assert data_in(face, "web") == ["hello"]
 
 
-def test_a_missing_destination_is_created_by_the_first_copy_c2_10(face: Face) -> None:
+def test_the_first_routed_copy_creates_a_missing_destination_c2_10(face: Face) -> None:
     """The destination has the default settings of a topic, and does not exist before."""
     face.put_topic("feed")
     route(face, "feed", "web")
@@ -77,7 +77,7 @@ def test_a_router_does_not_create_a_missing_source_c2_10(face: Face) -> None:
         face.get_topic("feed")
 
 
-def test_copies_keep_the_order_of_the_source_c2_10(face: Face) -> None:
+def test_routed_copies_keep_the_order_of_the_source_c2_10(face: Face) -> None:
     """The order holds over many appends, for each of several destinations."""
     face.put_topic("feed")
     for dest in ("web", "mobile", "mail"):
@@ -143,7 +143,9 @@ def test_routers_are_listed_by_source_or_destination_c2_10(face: Face) -> None:
     assert [r["source"] for r in face.list_routers(dest="mail")] == ["mobile"]
 
 
-def test_a_full_destination_with_discard_old_evicts_its_oldest_c2_11(face: Face) -> None:
+def test_a_router_into_a_full_destination_with_discard_old_evicts_its_oldest_c2_11(
+    face: Face,
+) -> None:
     """The forward succeeds.
 
     A slow reader of the destination gets a tombstone; other topics are unchanged.
@@ -199,7 +201,9 @@ def test_a_waiting_router_continues_after_records_expire_c2_11(
     assert seen == [1, 2, 3]
 
 
-def test_copies_have_their_own_numbers_and_times_c2_11(face: Face, clock: ManualClock) -> None:
+def test_routed_copies_have_their_own_numbers_and_times_c2_11(
+    face: Face, clock: ManualClock
+) -> None:
     """The time to live starts at the forward."""
     face.put_topic("feed")
     face.append("feed", texts("only in the source"))
@@ -266,7 +270,7 @@ def test_a_router_closing_a_cycle_is_refused_with_the_path_c2_13(face: Face) -> 
     assert len(face.list_routers()) == 2
 
 
-def test_an_allowed_cycle_ends_after_eight_hops_c2_13(face: Face) -> None:
+def test_a_record_on_an_allowed_router_cycle_stops_after_eight_hops_c2_13(face: Face) -> None:
     """Each topic has one copy of the record, and the broker becomes idle."""
     for topic in ("red", "green"):
         face.put_topic(topic)
@@ -291,7 +295,7 @@ def test_a_second_router_into_one_destination_is_refused_c2_13(face: Face) -> No
     assert route(face, "other", "web")["created"]
 
 
-def test_records_lost_before_their_forward_are_reported_as_source_trim_c2_13_c2_20(
+def test_records_lost_before_their_routing_are_reported_as_source_trim_c2_13_c2_20(
     face: Face,
 ) -> None:
     """Readers of the destination get a gap with the number of lost records, at their position."""
@@ -314,7 +318,7 @@ def test_records_lost_before_their_forward_are_reported_as_source_trim_c2_13_c2_
     watch.close()
 
 
-def test_records_deleted_in_the_source_are_no_gap_c2_13(face: Face) -> None:
+def test_records_deleted_in_a_router_source_are_no_gap_c2_13(face: Face) -> None:
     """Records that the filter would have excluded are no gap either."""
     face.put_topic("feed")
     face.put_topic("web", cap_records=1, discard="reject")

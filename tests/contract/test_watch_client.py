@@ -66,7 +66,7 @@ def test_an_unknown_topic_ends_the_watch_with_its_error_c2_15(client: Subscriber
     assert frames.all == []
 
 
-def test_a_server_without_feeds_is_an_error_without_retries(foreign: str) -> None:
+def test_a_watch_on_a_server_without_feeds_is_an_error_without_retries(foreign: str) -> None:
     """Google's service is an example. The call is not retried."""
     with SubscriberClient(endpoint=foreign) as client:
         with pytest.raises(Unimplemented, match="no Watch, which is a call of pullstream's broker"):
@@ -87,7 +87,7 @@ def test_a_tail_watch_gets_only_later_records_c2_16(client: SubscriberClient) ->
     whole.wait_for_seqs(1, 2, 3, 4)
 
 
-def test_frames_have_at_most_the_limit_of_records_c2_17(client: SubscriberClient) -> None:
+def test_watch_frames_have_at_most_the_limit_of_records_c2_17(client: SubscriberClient) -> None:
     """Each frame has the range of numbers that were examined for it."""
     client.feeds.append(NEWS, numbers(1, 5))
     frames = Frames()
@@ -105,7 +105,7 @@ def test_frames_have_at_most_the_limit_of_records_c2_17(client: SubscriberClient
 # ---- gaps ------------------------------------------------------------------------------------
 
 
-def test_a_slow_handler_gets_a_gap_before_the_next_records_c2_19(
+def test_a_slow_watch_handler_gets_a_gap_before_the_next_records_c2_19(
     client: SubscriberClient,
 ) -> None:
     """Every number is received or reported lost, once and in order."""
@@ -125,7 +125,9 @@ def test_a_slow_handler_gets_a_gap_before_the_next_records_c2_19(
     assert {gap.reason for gap in frames.of(Gap)} == {GapReason.CAP}
 
 
-def test_a_start_below_the_window_reports_a_gap_c2_20(client: SubscriberClient) -> None:
+def test_a_client_watch_started_below_the_window_reports_a_gap_c2_20(
+    client: SubscriberClient,
+) -> None:
     """The gap has the reason for which the records were removed."""
     client.feeds.append(NEWS, numbers(1, 30))
     frames = Frames()
@@ -135,7 +137,7 @@ def test_a_start_below_the_window_reports_a_gap_c2_20(client: SubscriberClient) 
     assert gap == Gap(NEWS, 6, 20, GapReason.FROM_SEQ_TOO_OLD, GapReason.CAP, 21, 30)
 
 
-def test_a_recreated_topic_is_reported_to_readers_of_the_former_one_c2_20(
+def test_a_client_watch_reports_a_recreated_topic_to_a_former_position_c2_20(
     client: SubscriberClient, emulator: Emulator
 ) -> None:
     """The reader is recognised by a position with its epoch, from a read or a cursor."""
@@ -150,7 +152,7 @@ def test_a_recreated_topic_is_reported_to_readers_of_the_former_one_c2_20(
     assert gap.reason is GapReason.RECREATED
 
 
-def test_a_slow_handler_does_not_delay_other_readers_c2_21(client: SubscriberClient) -> None:
+def test_a_slow_watch_handler_does_not_delay_other_readers_c2_21(client: SubscriberClient) -> None:
     """Another watch of the same client is not affected either."""
     held = Held()
     slow, fast = Frames(held), Frames()
@@ -170,7 +172,7 @@ def test_a_slow_handler_does_not_delay_other_readers_c2_21(client: SubscriberCli
     assert slow.accounted() == list(range(1, 31))
 
 
-def test_a_blocked_handler_has_less_than_1_mib_in_flight_c2_23(
+def test_a_blocked_watch_handler_has_less_than_1_mib_in_flight_c2_23(
     client: SubscriberClient,
 ) -> None:
     """However much is appended, the rest stays in the feed, or is lost and reported."""
@@ -189,7 +191,7 @@ def test_a_blocked_handler_has_less_than_1_mib_in_flight_c2_23(
     assert frames.of(Gap)
 
 
-def test_a_slow_handler_gets_fewer_and_larger_frames_c2_23(client: SubscriberClient) -> None:
+def test_a_slow_watch_handler_gets_fewer_and_larger_frames_c2_23(client: SubscriberClient) -> None:
     """Records that have accumulated arrive together."""
     held = Held()
     frames = Frames(held)
@@ -218,7 +220,9 @@ def test_a_watch_without_data_gets_numbers_tags_and_nodes_c2_25(client: Subscrib
     assert (message.data, dict(message.attributes)) == (b"", {"tag": "public", "node": "a"})
 
 
-def test_caught_up_follows_the_backlog_of_each_topic_c2_26(client: SubscriberClient) -> None:
+def test_caught_up_follows_the_backlog_of_each_watched_topic_c2_26(
+    client: SubscriberClient,
+) -> None:
     """CaughtUp has the last number and the time."""
     client.feeds.append(NEWS, numbers(1, 3))
     frames = Frames()
@@ -245,7 +249,7 @@ def test_a_watch_ends_when_its_last_topic_is_deleted_c2_26(
     assert future.result(10)
 
 
-def test_a_reader_naming_its_node_gets_none_of_its_own_records_c2_26(
+def test_a_client_watch_with_its_node_gets_none_of_its_own_records_c2_26(
     client: SubscriberClient,
 ) -> None:
     """The reader receives only CaughtUp."""
@@ -259,7 +263,9 @@ def test_a_reader_naming_its_node_gets_none_of_its_own_records_c2_26(
     assert future.close()
 
 
-def test_one_topic_serves_many_watches_with_own_filters_c2_27(client: SubscriberClient) -> None:
+def test_one_topic_serves_many_client_watches_with_their_own_filters_c2_27(
+    client: SubscriberClient,
+) -> None:
     """Each watch has its own filter."""
     some, other = Frames(), Frames()
     public = types.Position(after_seq=0, filter='attributes.tag = "public"')
@@ -274,7 +280,9 @@ def test_one_topic_serves_many_watches_with_own_filters_c2_27(client: Subscriber
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def test_consecutive_reads_return_every_record_once_c2_28(client: SubscriberClient) -> None:
+def test_consecutive_feed_reads_of_a_client_return_every_record_once_c2_28(
+    client: SubscriberClient,
+) -> None:
     """The read has a filter and continues until it is caught up."""
     client.feeds.append(
         OLDS,
@@ -289,7 +297,7 @@ def test_consecutive_reads_return_every_record_once_c2_28(client: SubscriberClie
     assert (reading.position.after_seq, reading.head_seq) == (10, 10)
 
 
-def test_a_read_after_a_loss_has_a_gap_c2_28(client: SubscriberClient) -> None:
+def test_a_client_feed_read_after_a_loss_has_a_gap_c2_28(client: SubscriberClient) -> None:
     """The gap comes before the records. A read without a loss has no gap."""
     client.feeds.append(NEWS, numbers(1, 12))
     reading = client.feeds.read(NEWS)
@@ -299,7 +307,7 @@ def test_a_read_after_a_loss_has_a_gap_c2_28(client: SubscriberClient) -> None:
     assert client.feeds.read(NEWS, after=2).gap is None
 
 
-def test_a_waiting_read_returns_the_next_message_c2_28(client: SubscriberClient) -> None:
+def test_a_waiting_client_feed_read_returns_the_next_record_c2_28(client: SubscriberClient) -> None:
     """The position is, for example, the tail that the first read returned."""
     start = client.feeds.read(NEWS, after="tail")
     assert (list(start.messages), start.caught_up) == ([], True)

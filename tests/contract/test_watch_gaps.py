@@ -16,7 +16,7 @@ def caught_up_and_gone(face: Face, topic: str = "orders") -> WatchHandle:
     return watch
 
 
-def test_a_gap_is_reported_before_the_next_records_c2_19(face: Face) -> None:
+def test_a_watch_reports_a_gap_before_the_next_records_c2_19(face: Face) -> None:
     face.put_topic("orders", cap_records=3)
     face.append("orders", texts(1, 2))
     watch = caught_up_and_gone(face)
@@ -34,7 +34,7 @@ def test_a_gap_is_reported_before_the_next_records_c2_19(face: Face) -> None:
     assert (record[2]["from_seq"], data_of(record)) == (7, [8, 9, 10])
 
 
-def test_resuming_with_the_id_of_a_gap_does_not_repeat_it_c2_19(face: Face) -> None:
+def test_resuming_a_watch_with_the_id_of_a_gap_does_not_repeat_it_c2_19(face: Face) -> None:
     """A reader that resumes with this ID does not get the gap again."""
     face.put_topic("orders", cap_records=1)
     face.append("orders", texts(1, 2, 3))
@@ -44,7 +44,9 @@ def test_resuming_with_the_id_of_a_gap_does_not_repeat_it_c2_19(face: Face) -> N
     assert data_of(watch.next()) == [3]
 
 
-def test_the_reason_of_a_gap_is_cap_ttl_or_mixed_c2_20(face: Face, clock: ManualClock) -> None:
+def test_the_reason_of_a_watch_gap_is_cap_ttl_or_mixed_c2_20(
+    face: Face, clock: ManualClock
+) -> None:
     face.put_topic("orders", cap_records=2, ttl_ms=5000)
     watch = caught_up_and_gone(face)
     face.append("orders", texts(1, 2, 3))
@@ -66,7 +68,7 @@ def test_the_reason_of_a_gap_is_cap_ttl_or_mixed_c2_20(face: Face, clock: Manual
     assert (tombstone[2]["reason"], tombstone[2]["gap_to"]) == ("mixed", 7)
 
 
-def test_a_start_below_the_window_is_reported_as_from_seq_too_old_c2_20(face: Face) -> None:
+def test_a_watch_started_below_the_window_reports_from_seq_too_old_c2_20(face: Face) -> None:
     """The gap has the true reason.
 
     This also holds for position 0 if the oldest records are gone.
@@ -82,13 +84,13 @@ def test_a_start_below_the_window_is_reported_as_from_seq_too_old_c2_20(face: Fa
         assert data_of(record) == [3, 4]
 
 
-def test_a_start_right_before_the_oldest_record_has_no_gap_c2_20(face: Face) -> None:
+def test_a_watch_started_right_before_the_oldest_record_has_no_gap_c2_20(face: Face) -> None:
     face.put_topic("orders", cap_records=2)
     face.append("orders", texts(1, 2, 3, 4))
     expect(face.watch({"orders": {"from_seq": 2}}), "record", "caught-up")
 
 
-def test_one_gap_is_reported_once_c2_20(face: Face) -> None:
+def test_a_watch_reports_one_gap_once_c2_20(face: Face) -> None:
     face.put_topic("orders", cap_records=1)
     watch = caught_up_and_gone(face)
     for number in range(10):
@@ -97,7 +99,7 @@ def test_one_gap_is_reported_once_c2_20(face: Face) -> None:
     expect(watch, "tombstone", "record", "caught-up")
 
 
-def test_voluntary_deletes_are_never_reported_c2_20(face: Face) -> None:
+def test_a_watch_never_reports_voluntary_deletes_c2_20(face: Face) -> None:
     face.append("orders", [{"data": n, "tag": str(n)} for n in range(1, 7)])
     face.delete_records("orders", before_seq=3)
     face.delete_records("orders", match=["tag", "Eq", "5"])
@@ -106,7 +108,7 @@ def test_voluntary_deletes_are_never_reported_c2_20(face: Face) -> None:
     assert data_of(record) == [3, 4, 6]
 
 
-def test_records_excluded_by_node_are_never_reported_as_a_gap_c2_20(face: Face) -> None:
+def test_a_watch_never_reports_records_excluded_by_node_as_a_gap_c2_20(face: Face) -> None:
     face.put_topic("orders", cap_records=2)
     watch = face.watch({"orders": {"tail": True}}, node="a")
     expect(watch, "caught-up")
@@ -119,7 +121,7 @@ def test_records_excluded_by_node_are_never_reported_as_a_gap_c2_20(face: Face) 
     expect(watch, "caught-up")
 
 
-def test_a_recreated_topic_is_reported_to_a_former_position_c2_20(face: Face) -> None:
+def test_a_watch_reports_a_recreated_topic_to_a_former_position_c2_20(face: Face) -> None:
     face.append("orders", texts(*range(5)))
     known = face.read("orders")
     face.delete_topic("orders")
@@ -129,7 +131,7 @@ def test_a_recreated_topic_is_reported_to_a_former_position_c2_20(face: Face) ->
     assert (tombstone[2]["reason"], data_of(record)) == ("recreated", ["new"])
 
 
-def test_a_loss_in_one_topic_does_not_affect_others_c2_21(face: Face) -> None:
+def test_a_loss_in_one_watched_topic_does_not_affect_the_others_c2_21(face: Face) -> None:
     face.put_topic("small", cap_records=1)
     face.put_topic("large")
     watch = face.watch({"small": {"tail": True}, "large": {"tail": True}})

@@ -59,13 +59,15 @@ def test_a_tail_watch_gets_only_later_records_c2_16(face: Face) -> None:
     assert data_of(watch.next()) == ["after"]
 
 
-def test_a_start_position_is_exclusive_and_zero_is_the_oldest_record_c2_16(face: Face) -> None:
+def test_the_start_position_of_a_watch_is_exclusive_and_zero_is_the_oldest_record_c2_16(
+    face: Face,
+) -> None:
     face.append("orders", texts(1, 2, 3))
     assert next_records(face.watch({"orders": {"from_seq": 0}}), 3) == [1, 2, 3]
     assert next_records(face.watch({"orders": {"from_seq": 2}}), 1) == [3]
 
 
-def test_a_record_event_has_its_records_and_their_range_c2_17(face: Face) -> None:
+def test_a_watch_record_event_has_its_records_and_their_range_c2_17(face: Face) -> None:
     face.append("orders", texts("a", "b"))
     watch = face.watch({"orders": {"from_seq": 0}})
     name, token, content = watch.next()
@@ -83,7 +85,7 @@ def test_a_record_event_has_its_records_and_their_range_c2_17(face: Face) -> Non
     assert all(isinstance(record["$ts"], int) for record in content["records"])
 
 
-def test_an_event_has_at_most_the_limit_of_records_c2_17(face: Face) -> None:
+def test_a_watch_event_has_at_most_the_limit_of_records_c2_17(face: Face) -> None:
     face.append("orders", texts(*range(600)))
     watch = face.watch({"orders": {"from_seq": 0}})
     assert [len(data_of(event)) for event in expect(watch, "record", "record", "record")] == [
@@ -95,14 +97,14 @@ def test_an_event_has_at_most_the_limit_of_records_c2_17(face: Face) -> None:
     assert [len(data_of(event)) for event in expect(watch, "record", "record")] == [500, 100]
 
 
-def test_an_event_has_at_most_the_byte_limit_or_one_record_c2_17(face: Face) -> None:
+def test_a_watch_event_has_at_most_the_byte_limit_or_one_record_c2_17(face: Face) -> None:
     face.append("orders", texts(*["x" * 1000] * 4, "y" * 5000, "z"))
     watch = face.watch({"orders": {"from_seq": 0}}, max_batch_bytes=2500)
     events = expect(watch, "record", "record", "record", "record", "caught-up")
     assert [len(data_of(event)) for event in events[:4]] == [2, 2, 1, 1]
 
 
-def test_the_default_byte_limit_of_an_event_is_256_kib_c2_17(face: Face) -> None:
+def test_the_default_byte_limit_of_a_watch_event_is_256_kib_c2_17(face: Face) -> None:
     face.append("orders", texts(*["x" * 100_000] * 4))
     watch = face.watch({"orders": {"from_seq": 0}})
     assert [len(data_of(event)) for event in expect(watch, "record", "record")] == [2, 2]
@@ -117,7 +119,7 @@ def test_a_watch_without_data_gets_number_time_tag_and_node_c2_25(face: Face) ->
     assert isinstance(time, int)
 
 
-def test_tags_are_sent_only_on_request_c2_25(face: Face) -> None:
+def test_a_watch_sends_tags_only_on_request_c2_25(face: Face) -> None:
     face.append("orders", [{"data": 1, "tag": "t"}])
     (record,) = face.watch({"orders": {"from_seq": 0}}).next()[2]["records"]
     assert "$tag" not in record
@@ -126,7 +128,7 @@ def test_tags_are_sent_only_on_request_c2_25(face: Face) -> None:
     assert record["$tag"] == "t"
 
 
-def test_caught_up_is_sent_once_at_the_end_of_the_backlog_c2_26(face: Face) -> None:
+def test_a_watch_sends_caught_up_once_at_the_end_of_the_backlog_c2_26(face: Face) -> None:
     face.append("orders", texts(1, 2))
     watch = face.watch({"orders": {"from_seq": 0}})
     events = expect(watch, "record", "caught-up")
@@ -139,7 +141,7 @@ def test_caught_up_is_sent_once_at_the_end_of_the_backlog_c2_26(face: Face) -> N
     expect(watch, "record", "record", "caught-up")
 
 
-def test_an_empty_topic_is_caught_up_at_once_c2_26(face: Face) -> None:
+def test_a_watch_of_an_empty_topic_is_caught_up_at_once_c2_26(face: Face) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"from_seq": 0}})
     assert watch.next()[2] == {"topic": "orders", "head_seq": 0}
@@ -158,7 +160,7 @@ def test_deleting_a_topic_ends_only_its_part_of_the_watch_c2_26(face: Face) -> N
     assert data_of(watch.next()) == ["goes on"]
 
 
-def test_a_reader_naming_its_node_gets_none_of_its_own_records_c2_26(face: Face) -> None:
+def test_a_watch_with_its_node_gets_none_of_its_own_records_c2_26(face: Face) -> None:
     face.append("orders", [{"data": 1, "node": "a"}, {"data": 2, "node": "a"}])
     watch = face.watch({"orders": {"from_seq": 0}}, node="a")
     assert watch.next()[::2] == ("caught-up", {"topic": "orders", "head_seq": 2})

@@ -171,7 +171,7 @@ def test_a_watch_resumes_after_its_handler_blocked_for_long_c2_23(
         assert future.close()
 
 
-def test_a_token_resumes_a_watch_in_another_program_c2_18() -> None:
+def test_a_resume_token_continues_a_watch_in_another_program_c2_18() -> None:
     """The watch continues after the last handled frame in every topic."""
     frames, others = Frames(), Frames()
     with Emulator() as emulator:
@@ -202,7 +202,7 @@ def raw_watches(emulator: Emulator) -> Iterator[Callable[..., Any]]:
         yield lambda **fields: begin(feeds.WatchRequest(**fields))
 
 
-def test_a_deleted_topic_is_reported_again_on_the_next_stream_c2_24(emulator: Emulator) -> None:
+def test_a_watch_reports_a_deleted_topic_again_on_the_next_stream_c2_24(emulator: Emulator) -> None:
     """The reader may not have received the first report."""
     append(emulator, NEWS, "1")
     append(emulator, OLDS, "1")
@@ -217,7 +217,9 @@ def test_a_deleted_topic_is_reported_again_on_the_next_stream_c2_24(emulator: Em
         second.cancel()
 
 
-def test_a_recreated_topic_is_reported_again_on_the_next_stream_c2_20(emulator: Emulator) -> None:
+def test_a_watch_reports_a_recreated_topic_again_on_the_next_stream_c2_20(
+    emulator: Emulator,
+) -> None:
     """The session does not move past a token of the topic's former life."""
     append(emulator, NEWS, "1", "2")
     with SubscriberClient(endpoint=emulator.endpoint) as client:

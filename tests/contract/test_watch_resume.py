@@ -31,7 +31,7 @@ def by_topic(watch: WatchHandle) -> dict[str, list[Any]]:
     return found
 
 
-def test_an_event_id_holds_the_positions_of_all_topics_c2_18(face: Face) -> None:
+def test_a_watch_event_id_holds_the_positions_of_all_topics_c2_18(face: Face) -> None:
     face.append("one", texts(1, 2, 3))
     face.append("two", texts("a", "b", "c"))
     watch = face.watch({"one": {"from_seq": 0}, "two": {"from_seq": 0}}, limit=1)
@@ -44,7 +44,9 @@ def test_an_event_id_holds_the_positions_of_all_topics_c2_18(face: Face) -> None
     assert by_topic(watch) == {"one": [2, 3], "two": ["a", "b", "c"]}
 
 
-def test_resuming_with_an_event_id_continues_right_after_that_event_c2_18(face: Face) -> None:
+def test_resuming_a_watch_with_an_event_id_continues_right_after_that_event_c2_18(
+    face: Face,
+) -> None:
     face.append("orders", texts(*range(1, 7)))
     watch = face.watch({"orders": {"from_seq": 0}}, limit=2)
     events = expect(watch, "record", "record", "record", "caught-up")
@@ -54,7 +56,7 @@ def test_resuming_with_an_event_id_continues_right_after_that_event_c2_18(face: 
         expect(watch, "caught-up")
 
 
-def test_an_event_id_rewinds_a_session_and_never_advances_it_c2_18(face: Face) -> None:
+def test_an_event_id_rewinds_a_watch_session_and_never_advances_it_c2_18(face: Face) -> None:
     """A token cannot move the session past its own positions."""
     face.append("orders", texts(1))
     watch = face.watch({"orders": {"from_seq": 0}})
@@ -66,7 +68,7 @@ def test_an_event_id_rewinds_a_session_and_never_advances_it_c2_18(face: Face) -
     assert next_records(watch, 2) == [2, 3]
 
 
-def test_a_resume_without_an_id_continues_at_the_session_cursor_c2_18(face: Face) -> None:
+def test_resuming_a_watch_without_an_id_continues_at_the_session_cursor_c2_18(face: Face) -> None:
     face.append("orders", texts(1, 2))
     watch = face.watch({"orders": {"from_seq": 0}})
     expect(watch, "record", "caught-up")
@@ -76,7 +78,7 @@ def test_a_resume_without_an_id_continues_at_the_session_cursor_c2_18(face: Face
     assert next_records(watch, 1) == [3]
 
 
-def test_an_invalid_event_id_is_refused_and_changes_nothing_c2_18(face: Face) -> None:
+def test_an_invalid_watch_event_id_is_refused_and_changes_nothing_c2_18(face: Face) -> None:
     face.append("orders", texts(1))
     watch = face.watch({"orders": {"from_seq": 0}})
     expect(watch, "record", "caught-up")
@@ -89,7 +91,7 @@ def test_an_invalid_event_id_is_refused_and_changes_nothing_c2_18(face: Face) ->
     assert next_records(watch, 1) == [2]
 
 
-def test_a_second_stream_of_a_session_ends_the_first_c2_18(face: Face) -> None:
+def test_a_second_stream_of_a_watch_session_ends_the_first_c2_18(face: Face) -> None:
     face.append("orders", texts(1))
     watch = face.watch({"orders": {"from_seq": 0}})
     expect(watch, "record", "caught-up")
@@ -100,7 +102,9 @@ def test_a_second_stream_of_a_session_ends_the_first_c2_18(face: Face) -> None:
     assert face.get_topic("orders")["watchers"] == 1
 
 
-def test_a_session_survives_its_stream_without_loss_c2_24(face: Face, clock: ManualClock) -> None:
+def test_a_watch_session_survives_its_stream_without_loss_c2_24(
+    face: Face, clock: ManualClock
+) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
     assert watch.session_ttl_ms == 300_000
@@ -112,7 +116,7 @@ def test_a_session_survives_its_stream_without_loss_c2_24(face: Face, clock: Man
     assert next_records(watch, 1000) == list(range(1000))
 
 
-def test_an_expired_session_is_not_found_c2_24(face: Face, clock: ManualClock) -> None:
+def test_an_expired_watch_session_is_not_found_c2_24(face: Face, clock: ManualClock) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")
@@ -123,7 +127,7 @@ def test_an_expired_session_is_not_found_c2_24(face: Face, clock: ManualClock) -
     assert refused.value.status == 404
 
 
-def test_an_unknown_session_is_not_found_c2_24(face: Face) -> None:
+def test_an_unknown_watch_session_is_not_found_c2_24(face: Face) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
     watch.wid += "x"
@@ -132,7 +136,7 @@ def test_an_unknown_session_is_not_found_c2_24(face: Face) -> None:
     assert refused.value.status == 404
 
 
-def test_the_session_ttl_counts_from_the_end_of_the_stream_c2_24(
+def test_the_ttl_of_a_watch_session_counts_from_the_end_of_its_stream_c2_24(
     face: Face, clock: ManualClock
 ) -> None:
     """An open stream never expires. The timer restarts when a stream ends."""
@@ -150,7 +154,7 @@ def test_the_session_ttl_counts_from_the_end_of_the_stream_c2_24(
     assert next_records(watch, 1) == ["still there"]
 
 
-def test_a_resumed_session_gets_gaps_of_the_time_between_c2_24(face: Face) -> None:
+def test_a_resumed_watch_session_gets_gaps_of_the_time_between_c2_24(face: Face) -> None:
     face.put_topic("orders", cap_records=2)
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")
@@ -162,7 +166,7 @@ def test_a_resumed_session_gets_gaps_of_the_time_between_c2_24(face: Face) -> No
     assert (tombstone[2]["reason"], data_of(record)) == ("cap", [4, 5])
 
 
-def test_a_stopping_broker_ends_streams_with_unavailable_c2_24(
+def test_a_stopping_broker_ends_watch_streams_with_unavailable_c2_24(
     face: Face, emulator: Emulator
 ) -> None:
     """Clients reconnect after such an end."""
@@ -175,7 +179,7 @@ def test_a_stopping_broker_ends_streams_with_unavailable_c2_24(
     assert ended.value.status == 503
 
 
-def test_a_reset_ends_streams_and_sessions_c2_24(face: Face, emulator: Emulator) -> None:
+def test_a_reset_ends_watch_streams_and_sessions_c2_24(face: Face, emulator: Emulator) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")
