@@ -16,6 +16,7 @@ from tests.contract.channel_fixtures import client as client
 from tests.contract.channel_fixtures import listener as listener
 from tests.contract.channel_fixtures import recorder as recorder
 from tests.contract.face import Face
+from tests.contract.following import Followed, followed
 from tests.contract.grpc_face import GrpcFace
 from tests.contract.http_face import HttpFace
 
@@ -31,6 +32,12 @@ def clock() -> ManualClock:
 def emulator(clock: ManualClock) -> Iterator[Emulator]:
     with Emulator(clock=clock, rest=True) as emulator:
         yield emulator
+
+
+@pytest.fixture
+def here(emulator: Emulator) -> Iterator[Followed]:
+    with followed(emulator) as here:
+        yield here
 
 
 @pytest.fixture(params=FACES)

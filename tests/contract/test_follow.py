@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -21,18 +20,11 @@ from pullstream.follow import (
     Record,
     ServerCursor,
 )
-from pullstream_emulator import Emulator
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import NotFound, Unavailable
-from tests.contract.following import Followed, Held, followed, until, until_live
+from tests.contract.following import Followed, Held, until, until_live
 
 CURSOR = "projects/test-project/cursors/billing"
-
-
-@pytest.fixture
-def here(emulator: Emulator) -> Iterator[Followed]:
-    with followed(emulator) as here:
-        yield here
 
 
 # ---- state ---------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,6 @@ from pullstream_protocol.errors import Unavailable
 from tests.contract.following import TOPIC, Followed, Held, followed, kept_in, until
 
 CURSOR = "projects/test-project/cursors/billing"
-
-
-@pytest.fixture
-def here(emulator: Emulator) -> Iterator[Followed]:
-    with followed(emulator) as here:
-        yield here
 
 
 def test_several_followers_share_a_checkpoint_file_c1_2(here: Followed, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +30,12 @@ from pullstream.logs.follow.settings import FollowRules, FollowSettings
 from pullstream.logs.follow.source import Source
 from pullstream.logs.follow.stores import NoStore
 from pullstream.rpc.rpcs import Rpcs
-from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
 from tests.contract.face import TIMEOUT
-from tests.contract.following import TOPIC, Followed, Held, followed, kept_in, until
+from tests.contract.following import TOPIC, Followed, Held, kept_in, until
 from tests.subscriber.program import start_program
 from tests.subscriber.scripted_server import Call, ScriptedServer
-
-
-@pytest.fixture
-def here(emulator: Emulator) -> Iterator[Followed]:
-    with followed(emulator) as here:
-        yield here
 
 
 def test_closing_the_client_ends_its_followers(here: Followed) -> None:

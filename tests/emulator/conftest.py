@@ -11,7 +11,6 @@ from pullstream_emulator.engine import Engine
 from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
 from pullstream_protocol.clock import ManualClock
 from tests.emulator.broker import new_engine
-from tests.emulator.v0_client import V0
 from tests.emulator.wire import Wire
 
 
@@ -36,10 +35,3 @@ def wire(emulator: Emulator) -> Iterator[Wire]:
     wire = Wire(emulator.endpoint)
     yield wire
     wire.close()
-
-
-@pytest.fixture
-def v0(clock: ManualClock) -> Iterator[V0]:
-    """Yield a client of a broker that serves HTTP."""
-    with Emulator(clock=clock, rest=True) as emulator:
-        yield V0(emulator.endpoint)

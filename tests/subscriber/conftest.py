@@ -1,4 +1,4 @@
-"""Fixtures: the installed package's own from the source tree, a broker, unwatched pools."""
+"""Fixtures: the installed package's own from the source tree, brokers, unwatched pools."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.fetching import NAME, TOPIC
 from tests.subscriber.pools import Watched
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator() as emulator:
+        yield emulator
 
 
 @pytest.fixture

@@ -32,12 +32,6 @@ class Client(SubscriberClient, TopicAdminClient):
 
 
 @pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    with Emulator() as emulator:
-        yield emulator
-
-
-@pytest.fixture
 def topics(emulator: Emulator) -> Iterator[TopicAdminClient]:
     with TopicAdminClient(endpoint=emulator.endpoint) as client:
         yield client

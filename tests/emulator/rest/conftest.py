@@ -1,4 +1,4 @@
-"""A broker that serves HTTP, and its client."""
+"""A broker that serves HTTP, on a manual clock, and its clients."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from collections.abc import Iterator
 import pytest
 
 from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
 from tests.emulator.rest_client import RestClient
+from tests.emulator.v0_client import V0
 
 
 @pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    with Emulator(rest=True) as emulator:
+def emulator(clock: ManualClock) -> Iterator[Emulator]:
+    with Emulator(clock=clock, rest=True) as emulator:
         yield emulator
 
 
 @pytest.fixture
 def rest(emulator: Emulator) -> RestClient:
     return RestClient(emulator.endpoint)
+
+
+@pytest.fixture
+def v0(emulator: Emulator) -> V0:
+    return V0(emulator.endpoint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_protocol import errors
-from pullstream_protocol.clock import ManualClock
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
 from tests.emulator.rest_client import (
     V1_PROJECT,
@@ -27,12 +25,6 @@ SNAPSHOT = f"{PROJECT}/snapshots/before"
 V1_SNAPSHOT = f"/v1/{SNAPSHOT}"
 V1_SCHEMA = f"{V1_PROJECT}/schemas/order"
 AVRO = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]})
-
-
-@pytest.fixture
-def emulator(clock: ManualClock) -> Iterator[Emulator]:
-    with Emulator(clock=clock, rest=True) as emulator:
-        yield emulator
 
 
 def in_base64(data: str) -> str:

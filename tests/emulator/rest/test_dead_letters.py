@@ -20,12 +20,6 @@ LIST, RESEND = "/v0/dead-letters", "/v0/dead-letters/resend"
 
 
 @pytest.fixture
-def emulator(clock: ManualClock) -> Any:
-    with Emulator(clock=clock, rest=True) as emulator:
-        yield emulator
-
-
-@pytest.fixture
 def rest(emulator: Emulator) -> RestClient:
     """A broker whose subscription gives a message up after five failures."""
     rest = RestClient(emulator.endpoint)

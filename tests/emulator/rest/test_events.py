@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,12 +20,6 @@ from tests.emulator.v0_client import V0
 from tests.emulator.wire import Wire
 
 START = "2023-11-14T22:13:20Z"
-
-
-@pytest.fixture
-def emulator(clock: ManualClock) -> Iterator[Emulator]:
-    with Emulator(clock=clock, rest=True) as emulator:
-        yield emulator
 
 
 def kinds(answer: Any) -> list[str]:

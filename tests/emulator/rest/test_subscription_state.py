@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from pullstream_emulator import Emulator
-from pullstream_protocol.clock import ManualClock
 from tests.emulator.broker import TOPIC
 from tests.emulator.rest_client import RestClient
 from tests.emulator.v0_client import V0
 from tests.emulator.wire import Wire
 
 MESSAGES = "/v0/subscriptions/billing/messages?project=test"
-
-
-@pytest.fixture
-def emulator(clock: ManualClock) -> Iterator[Emulator]:
-    with Emulator(clock=clock, rest=True) as emulator:
-        yield emulator
 
 
 def listed(rest: RestClient, query: str = "") -> tuple[list[tuple[str, str]], int]:

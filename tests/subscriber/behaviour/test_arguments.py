@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from pullstream import (
 )
 from pullstream.exceptions import SubscriberClosed
 from pullstream_protocol.errors import InvalidArgument, NotFound
-from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage
 from tests.subscriber.streaming.fakes import TIMEOUT
 from tests.threads import started_since
 
@@ -44,12 +44,6 @@ class IsAsync(Hooks):
     async def received(  # type: ignore[override]
         self, subscription: str, messages: Sequence[Message]
     ) -> None: ...
-
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage() as here:
-        yield here
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import functools
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import pytest
 
@@ -25,11 +25,7 @@ from pullstream_protocol.errors import PermissionDenied, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage(enable_message_ordering=True) as here:
-        yield here
+pytestmark = pytest.mark.subscription(enable_message_ordering=True)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,16 +12,12 @@ from pullstream.client import _SubscriptionCalls
 from pullstream.streaming.manager import StreamingPullManager
 from pullstream.streaming.settings import Batching, StreamingSettings
 from pullstream_protocol.clock import ManualClock
-from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Stage, stage
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Stage
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
+pytestmark = pytest.mark.subscription(enable_message_ordering=True)
+
 FOREVER = 3600.0
-
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage(enable_message_ordering=True) as here:
-        yield here
 
 
 class Lists:

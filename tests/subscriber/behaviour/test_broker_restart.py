@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import grpc
 import pytest
@@ -11,15 +10,11 @@ import pytest
 from pullstream import FlowControl, Message, SubscriberClient
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import NotFound
-from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, stage
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.threads import assert_ended_since
 
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage(enable_message_ordering=True) as here:
-        yield here
+pytestmark = pytest.mark.subscription(enable_message_ordering=True)
 
 
 def restart(here: Stage) -> None:

@@ -28,18 +28,12 @@ from pullstream import (
     TopicAdminClient,
 )
 from pullstream_protocol.errors import Unavailable
-from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Stage, stage
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Stage
 from tests.subscriber.publisher.conftest import PublishServer
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.threads import started_since
 
 TIMES = 5
-
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage() as here:
-        yield here
 
 
 @pytest.fixture

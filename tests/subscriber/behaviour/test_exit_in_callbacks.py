@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from pullstream.scheduling.coroutines import CoroutineScheduler
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import PullstreamError
 from tests.contract.channel_peers import ORDERS, create_topics
-from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Log, Stage, stage
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Log, Stage
 from tests.subscriber.streaming.fakes import TIMEOUT
 
 EXITS: list[type[BaseException]] = [SystemExit, KeyboardInterrupt, GeneratorExit]
@@ -33,12 +33,6 @@ def leave(request: pytest.FixtureRequest) -> Callable[..., Any]:
         raise request.param
 
     return leave
-
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage() as here:
-        yield here
 
 
 def test_publish_done_callbacks_still_run_after_one_raises_system_exit(

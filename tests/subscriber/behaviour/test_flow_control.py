@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from pullstream import FlowControl, Hooks, Message
 from pullstream.streaming.settings import ReleaseAfter
-from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, stage
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage(enable_message_ordering=True) as here:
-        yield here
+pytestmark = pytest.mark.subscription(enable_message_ordering=True)
 
 
 class AtOnce:

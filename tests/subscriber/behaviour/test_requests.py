@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -13,7 +13,7 @@ from pullstream import AcknowledgeError, AcknowledgeStatus, FlowControl, Message
 from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
 from pullstream_emulator.engine import Engine
 from pullstream_protocol.errors import BY_CODE, InvalidArgument, PermissionDenied, RpcError
-from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Log, Stage, keep, stage
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Log, Stage, keep
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 SERVER_LIMIT = 512 * 1024
@@ -28,12 +28,6 @@ PASSING_CODES = (
 )
 
 LARGE = FlowControl(max_messages=10_000)
-
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage() as here:
-        yield here
 
 
 def lengthen_ack_ids(engine: Engine) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import grpc
@@ -26,12 +26,6 @@ PASSING_CODES = (
     grpc.StatusCode.UNAVAILABLE,
 )
 FINAL_CODES = tuple(code for code in BY_CODE if code not in PASSING_CODES)
-
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage() as here:
-        yield here
 
 
 def is_streaming(events: Events) -> bool:

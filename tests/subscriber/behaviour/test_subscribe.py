@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-
-import pytest
 
 from pullstream import Message, ThreadScheduler
 from pullstream.exceptions import AcknowledgeStatus
-from tests.subscriber.behaviour.stage import SUBSCRIPTION, Log, Stage, stage
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Log, Stage
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
-
-
-@pytest.fixture
-def here() -> Iterator[Stage]:
-    with stage() as here:
-        yield here
 
 
 def numbered(count: int) -> list[bytes]:

@@ -24,12 +24,6 @@ LOGGER = "pullstream.activity"
 
 
 @pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    with Emulator() as emulator:
-        yield emulator
-
-
-@pytest.fixture
 def client(emulator: Emulator) -> Iterator[SubscriberClient]:
     with SubscriberClient(endpoint=emulator.endpoint) as client:
         yield client

@@ -52,12 +52,23 @@ def instructions(work: Work) -> int:
     return count
 
 
-def grows_linearly(prepare: Callable[[int], Work]) -> None:
+def assert_grows_linearly(prepare: Callable[[int], Work]) -> None:
     """Assert that the work of `prepare` grows no faster than its size."""
     few = instructions(prepare(SIZE))
     many = instructions(prepare(SIZE * FACTOR))
     exponent = math.log(many / few, FACTOR)
     assert exponent < LARGEST_EXPONENT, f"exponent {exponent:.2f}: {few:,} and {many:,}"
+
+
+def grows_linearly(prepare: Callable[[int], Work]) -> Callable[[], None]:
+    """Make a test of a function that prepares work of a size."""
+
+    # functools.wraps is unsuitable: pytest would look for a fixture named size.
+    def test() -> None:
+        assert_grows_linearly(prepare)
+
+    test.__doc__ = prepare.__doc__
+    return test
 
 
 def deliveries(count: int, delivery: str = "", key: str = "k") -> list[Message]:
@@ -78,125 +89,107 @@ def a_key(limit: int = 10**6) -> MessagesOnHold:
     return MessagesOnHold(FlowControl(max_messages=limit))
 
 
-def test_redelivering_an_ordering_key_message_by_message_takes_linear_work() -> None:
+@grows_linearly
+def test_redelivering_an_ordering_key_message_by_message_takes_linear_work(size: int) -> Work:
     """The server restarts the key, and each message comes in a response of its own."""
+    hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
+    hold.offer(first, 0.0)
 
-    def prepare(size: int) -> Work:
-        hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
-        hold.offer(first, 0.0)
+    def work() -> None:
+        nacked(hold, first[0])
+        for one in again:
+            hold.offer([one], 1.0)
 
-        def work() -> None:
-            nacked(hold, first[0])
-            for one in again:
-                hold.offer([one], 1.0)
-
-        return work
-
-    grows_linearly(prepare)
+    return work
 
 
-def test_redelivering_only_the_failed_message_of_a_key_takes_linear_work() -> None:
+@grows_linearly
+def test_redelivering_only_the_failed_message_of_a_key_takes_linear_work(size: int) -> Work:
     """Every message of the key fails once, and the others stay held, as with Google's emulator."""
+    hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
+    hold.offer(first, 0.0)
 
-    def prepare(size: int) -> Work:
-        hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
-        hold.offer(first, 0.0)
+    def work() -> None:
+        running = first[0]
+        for number in range(size):
+            assert running is first[number]
+            nacked(hold, running)
+            (repeated,) = hold.offer([again[number]], 1.0).run
+            repeated.settled = Disposition.ACK
+            following, actions = hold.ended(repeated)
+            running = following or (actions.run if actions and actions.run else [running])[0]
 
-        def work() -> None:
-            running = first[0]
-            for number in range(size):
-                assert running is first[number]
-                nacked(hold, running)
-                (repeated,) = hold.offer([again[number]], 1.0).run
-                repeated.settled = Disposition.ACK
-                following, actions = hold.ended(repeated)
-                running = following or (actions.run if actions and actions.run else [running])[0]
-
-        return work
-
-    grows_linearly(prepare)
+    return work
 
 
-def test_redeliveries_before_the_answers_to_their_nacks_take_linear_work() -> None:
+@grows_linearly
+def test_redeliveries_before_the_answers_to_their_nacks_take_linear_work(size: int) -> Work:
     """A redelivery proves nothing then, and stays cheap."""
+    hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
+    hold.offer(first, 0.0)
+    nacked(hold, first[0], taken=False)
 
-    def prepare(size: int) -> Work:
-        hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
-        hold.offer(first, 0.0)
-        nacked(hold, first[0], taken=False)
+    def work() -> None:
+        for one in again[1:]:
+            hold.offer([one], 1.0)
+        hold.offer([again[0]], 1.0)
 
-        def work() -> None:
-            for one in again[1:]:
-                hold.offer([one], 1.0)
-            hold.offer([again[0]], 1.0)
-
-        return work
-
-    grows_linearly(prepare)
+    return work
 
 
-def test_losing_all_leases_of_an_ordering_key_takes_linear_work() -> None:
+@grows_linearly
+def test_losing_all_leases_of_an_ordering_key_takes_linear_work(size: int) -> Work:
     """All leases end. The returns are answered one by one, and so are the messages redelivered."""
+    hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
+    hold.offer(first, 0.0)
 
-    def prepare(size: int) -> Work:
-        hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
-        hold.offer(first, 0.0)
-
-        def work() -> None:
-            hold.lost(first, None)
-            hold.ended(first[0])
-            for one in first:
-                hold.nacks_accepted([one.ack_id], 0.0)
-            for one in again:
-                hold.offer([one], 1.0)
-
-        return work
-
-    grows_linearly(prepare)
-
-
-def test_redelivering_a_returned_ordering_key_in_reverse_takes_linear_work() -> None:
-    """Redeliveries that may be stale prove nothing, in any order."""
-
-    def prepare(size: int) -> Work:
-        hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
-        hold.offer(first, 0.0)
+    def work() -> None:
         hold.lost(first, None)
         hold.ended(first[0])
-        hold.nacks_accepted([one.ack_id for one in first], 0.0)
+        for one in first:
+            hold.nacks_accepted([one.ack_id], 0.0)
+        for one in again:
+            hold.offer([one], 1.0)
 
-        def work() -> None:
-            for one in reversed(again):
-                one.batch.may_be_stale = True
-                hold.offer([one], 1.0)
-
-        return work
-
-    grows_linearly(prepare)
+    return work
 
 
-def test_acknowledging_an_ordering_key_after_a_redelivery_takes_linear_work() -> None:
+@grows_linearly
+def test_redelivering_a_returned_ordering_key_in_reverse_takes_linear_work(size: int) -> Work:
+    """Redeliveries that may be stale prove nothing, in any order."""
+    hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
+    hold.offer(first, 0.0)
+    hold.lost(first, None)
+    hold.ended(first[0])
+    hold.nacks_accepted([one.ack_id for one in first], 0.0)
+
+    def work() -> None:
+        for one in reversed(again):
+            one.batch.may_be_stale = True
+            hold.offer([one], 1.0)
+
+    return work
+
+
+@grows_linearly
+def test_acknowledging_an_ordering_key_after_a_redelivery_takes_linear_work(size: int) -> Work:
     """The held messages run one after the other, alone or in lists."""
+    hold, first = a_key(), deliveries(size)
+    hold.offer(first, 0.0)
+    nacked(hold, first[0])
+    (again,) = hold.offer([message("0/again", key="k")], 1.0).run
 
-    def prepare(size: int) -> Work:
-        hold, first = a_key(), deliveries(size)
-        hold.offer(first, 0.0)
-        nacked(hold, first[0])
-        (again,) = hold.offer([message("0/again", key="k")], 1.0).run
+    def work() -> None:
+        running: Message | None = again
+        while running is not None:
+            shared = hold.take_behind(running, 1)
+            for one in (running, *shared):
+                one.settled = Disposition.ACK
+            following, actions = hold.ended(running, shared)
+            running = following or (actions.run[0] if actions and actions.run else None)
+        assert len(hold) == 0
 
-        def work() -> None:
-            running: Message | None = again
-            while running is not None:
-                shared = hold.take_behind(running, 1)
-                for one in (running, *shared):
-                    one.settled = Disposition.ACK
-                following, actions = hold.ended(running, shared)
-                running = following or (actions.run[0] if actions and actions.run else None)
-            assert len(hold) == 0
-
-        return work
-
-    grows_linearly(prepare)
+    return work
 
 
 @pytest.mark.parametrize("limit", [20, 10**6])
@@ -217,7 +210,7 @@ def test_failures_of_many_ordering_keys_at_once_take_linear_work(limit: int) -> 
 
         return work
 
-    grows_linearly(prepare)
+    assert_grows_linearly(prepare)
 
 
 def test_failed_ordering_keys_beyond_their_limit_take_linear_work(
@@ -238,49 +231,43 @@ def test_failed_ordering_keys_beyond_their_limit_take_linear_work(
 
         return work
 
-    grows_linearly(prepare)
+    assert_grows_linearly(prepare)
 
 
-def test_ending_the_waits_of_many_ordering_keys_takes_linear_work() -> None:
+@grows_linearly
+def test_ending_the_waits_of_many_ordering_keys_takes_linear_work(size: int) -> Work:
     """All end, and each key returns its messages."""
+    hold = a_key()
+    for number in range(size):
+        key = deliveries(2, key=str(number))
+        hold.offer(key, 0.0)
+        nacked(hold, key[0])
 
-    def prepare(size: int) -> Work:
-        hold = a_key()
-        for number in range(size):
-            key = deliveries(2, key=str(number))
-            hold.offer(key, 0.0)
-            nacked(hold, key[0])
+    def work() -> None:
+        assert len(hold.waits_over(1e6).to_return) == size
 
-        def work() -> None:
-            assert len(hold.waits_over(1e6).to_return) == size
-
-        return work
-
-    grows_linearly(prepare)
+    return work
 
 
 def refused(ack_id: str) -> Mapping[str, AcknowledgeError]:
     return {ack_id: AcknowledgeError(AcknowledgeStatus.INVALID_ACK_ID, "gone")}
 
 
-def test_refused_lease_extensions_take_linear_work() -> None:
+@grows_linearly
+def test_refused_lease_extensions_take_linear_work(size: int) -> Work:
     """With exactly-once delivery, each refused ack id ends one lease."""
+    world = World()
+    ack_ids = [str(number) for number in range(size)]
+    world.receive(*ack_ids, exactly_once=True)
+    world.in_flight.dispatcher.exactly_once = True
+    requests = [AckRequest(Purpose.LEASE, [ack_id], 60.0, 60) for ack_id in ack_ids]
 
-    def prepare(size: int) -> Work:
-        world = World()
-        ack_ids = [str(number) for number in range(size)]
-        world.receive(*ack_ids, exactly_once=True)
-        world.in_flight.dispatcher.exactly_once = True
-        requests = [AckRequest(Purpose.LEASE, [ack_id], 60.0, 60) for ack_id in ack_ids]
+    def work() -> None:
+        for request in requests:
+            world.in_flight.ack_ids_refused(request, refused(request.ack_ids[0]))
+        assert world.leased == []
 
-        def work() -> None:
-            for request in requests:
-                world.in_flight.ack_ids_refused(request, refused(request.ack_ids[0]))
-            assert world.leased == []
-
-        return work
-
-    grows_linearly(prepare)
+    return work
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
@@ -302,4 +289,4 @@ def test_receipt_answers_take_linear_work(is_refused: bool, each: int) -> None:
 
         return work
 
-    grows_linearly(prepare)
+    assert_grows_linearly(prepare)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -13,17 +12,6 @@ from pullstream_protocol.errors import Unavailable
 from tests.emulator.v0_client import TOPIC, V0
 
 RECORDS = {"records": [{"data": 1}]}
-
-
-@pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    with Emulator(rest=True) as emulator:
-        yield emulator
-
-
-@pytest.fixture
-def v0(emulator: Emulator) -> V0:
-    return V0(emulator.endpoint)
 
 
 def test_an_error_fault_of_an_rpc_affects_v0_calls(v0: V0, emulator: Emulator) -> None:

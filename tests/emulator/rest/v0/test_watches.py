@@ -30,17 +30,6 @@ from tests.emulator.v0_client import TOPIC, V0
 from tests.emulator.wire import TIMEOUT
 
 
-@pytest.fixture
-def emulator(clock: ManualClock) -> Iterator[Emulator]:
-    with Emulator(clock=clock, rest=True) as emulator:
-        yield emulator
-
-
-@pytest.fixture
-def v0(emulator: Emulator) -> V0:
-    return V0(emulator.endpoint)
-
-
 def wait_for_watchers(v0: V0, count: int, topic: str = TOPIC) -> None:
     """Wait for this number of watchers. The broker notices a closed connection a moment later."""
     for _ in range(1000):

@@ -26,12 +26,6 @@ OTHERS_CURSOR = types.Cursor(topic="projects/p/topics/olds", seq=1)
 
 
 @pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    with Emulator() as emulator:
-        yield emulator
-
-
-@pytest.fixture
 def client(emulator: Emulator) -> Iterator[SubscriberClient]:
     with SubscriberClient(endpoint=emulator.endpoint) as client:
         client.feeds.append(NEWS, ["a", "b"])
