@@ -90,7 +90,9 @@ def test_both_packages_run_as_programs(package: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["message", "futures", "scheduler", "exceptions", "types"])
-def test_modules_of_the_official_client_have_a_counterpart(module: str, tmp_path: Path) -> None:
+def test_modules_of_the_official_client_have_a_counterpart_in_pullstream(
+    module: str, tmp_path: Path
+) -> None:
     """`google.cloud.pubsub_v1.subscriber` becomes `pullstream.subscriber`."""
     program = (
         f"import pullstream as pubsub_v1, pullstream.subscriber.{module} as counterpart\n"

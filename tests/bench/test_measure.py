@@ -97,6 +97,6 @@ def test_the_last_output_of_a_failed_benchmark_client_is_the_error() -> None:
 
 
 def test_the_conversion_of_messages_to_arrow_is_measured() -> None:
-    """This is the only measurement of Spark's that needs no Spark."""
+    """The conversion is the only measurement of Spark's that needs no Spark."""
     pytest.importorskip("pyarrow")
     assert measure(SparkWork("convert", rows=100), SHORT)["rows"] > 0

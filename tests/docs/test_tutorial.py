@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_tests_of_the_tutorial_pass(folder: Path) -> None:
-    """Their number is the one that the tutorial prints."""
+    """The number of tests is the one that the tutorial prints."""
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=folder,

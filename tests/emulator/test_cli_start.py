@@ -133,7 +133,7 @@ def test_the_return_leases_on_disconnect_option_frees_leases_of_a_cut_stream() -
         assert data_of(wire.pull()) == ["a"]
 
 
-def test_it_limits_the_answer_to_a_pull_if_that_is_asked_for() -> None:
+def test_the_max_pull_messages_option_limits_the_response_to_a_pull() -> None:
     with broker("--max-pull-messages", "2") as (wire, _):
         wire.create()
         wire.publish("a", "b", "c")

@@ -322,7 +322,7 @@ print(len(made))
 
 
 def test_invalid_utf_8_headers_are_counted_before_log_records_are_created() -> None:
-    """Their records would take most of the time of the event loop, while other calls wait."""
+    """The records would take most of the time of the event loop, while other calls wait."""
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
     )

@@ -166,7 +166,7 @@ def test_an_emulator_port_number_out_of_range_is_refused(port: int) -> None:
         Emulator(port=port)
 
 
-def test_the_answers_to_pulls_can_be_limited(wires: list[Wire]) -> None:
+def test_max_pull_messages_limits_the_response_to_a_pull(wires: list[Wire]) -> None:
     """The other messages stay for other callers. A stream is not limited."""
     with Emulator(max_pull_messages=2) as emulator:
         wire = connect(wires, emulator)
@@ -179,7 +179,7 @@ def test_the_answers_to_pulls_can_be_limited(wires: list[Wire]) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])
-def test_a_limit_of_pulls_out_of_range_is_refused(limit: int) -> None:
+def test_a_max_pull_messages_value_out_of_range_is_refused(limit: int) -> None:
     expected = f"max_pull_messages is {limit}; it must be between 1 and 1000"
     with pytest.raises(ValueError, match=expected):
         Emulator(max_pull_messages=limit)

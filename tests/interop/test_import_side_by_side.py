@@ -58,7 +58,7 @@ def test_pullstream_messages_are_imported_without_a_warning() -> None:
     ],
 )
 def test_each_pullstream_module_has_all_names_of_the_official_one(official: str, ours: str) -> None:
-    """These include the messages of schemas, which `pubsub_v1.types` lacks."""
+    """The names include the messages of schemas, which `pubsub_v1.types` lacks."""
     names = set(importlib.import_module(official).__all__)
     # A type alias of the generated clients.
     names -= {"TimeoutType"}

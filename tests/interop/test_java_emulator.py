@@ -188,7 +188,7 @@ def test_the_sdk_receives_ordering_keys_of_the_java_emulator_in_order(ordered: S
 def test_the_sdk_repeats_a_failed_message_of_the_java_emulator_before_later_ones(
     ordered: Setup, verdict: str
 ) -> None:
-    """This emulator redelivers only the failed message. The later ones stay leased here."""
+    """The Java emulator redelivers only the failed message. The later ones stay leased here."""
     failing = {5: 3, 20: 2}
     begun: list[int] = []
 

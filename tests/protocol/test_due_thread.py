@@ -192,7 +192,7 @@ def test_a_failed_start_of_a_due_thread_leaves_no_clock_waker(
 
 
 def test_runs_here_is_true_only_on_the_due_thread() -> None:
-    """Its owner uses it to detect calls from its own work."""
+    """The owner of the thread uses it to detect calls from its own work."""
     here: queue.SimpleQueue[bool] = queue.SimpleQueue()
     due = Due()
     with running(due):

@@ -116,7 +116,7 @@ def test_an_unknown_method_without_a_token_is_unauthenticated_not_unimplemented(
 
 
 def test_unary_calls_pulls_and_streams_work_with_a_valid_token(callers: dict[str, Caller]) -> None:
-    """This covers unary calls, a waiting pull, and a stream."""
+    """The test covers unary calls, a waiting pull, and a stream."""
     tester = callers["tester"]
     tester.call("CreateTopic", pubsub.Topic(name=TOPIC))
     tester.call("CreateSubscription", pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))

@@ -166,7 +166,7 @@ def sliced(**settings: Any) -> Broker:
     return broker
 
 
-def test_a_purge_takes_effect_before_its_slices() -> None:
+def test_a_purge_takes_effect_before_its_sliced_work_is_done() -> None:
     """Nothing of the backlog is delivered or counted, and its ack IDs are stale."""
     broker = sliced()
     broker.publish(*"abcdef")
@@ -244,7 +244,10 @@ def test_a_second_seek_replaces_one_that_is_under_way() -> None:
 def test_a_consumer_is_woken_for_a_message_behind_many_unavailable_ones(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its take gives up after some messages. The work that goes on finds the message."""
+    """The take of the consumer gives up after some messages.
+
+    The work that goes on finds the message.
+    """
     monkeypatch.setattr(subscription, "MAX_UNSTOCKED", 2)
     if why == "filter":
         retention = {"message_retention_duration": Duration(seconds=600)}
@@ -281,7 +284,7 @@ def test_a_seek_filters_messages_from_before_the_subscription() -> None:
     assert broker.join().take_data() == ["a"]
 
 
-def test_a_crash_during_the_slices_of_a_seek_loses_nothing() -> None:
+def test_a_crash_during_a_seek_loses_no_message() -> None:
     """The observer learns the whole seek at once."""
     keeper = Keeper()
     broker = sliced_and_kept(keeper)
@@ -338,7 +341,7 @@ def test_a_retention_sweep_reaches_messages_that_a_seek_has_not_queued_yet() -> 
 
 
 @pytest.mark.parametrize("thread", ["another thread", "the event loop", "HTTP"])
-def test_an_advance_of_the_clock_returns_after_all_slices(thread: str) -> None:
+def test_an_advance_of_the_clock_returns_after_all_sliced_work(thread: str) -> None:
     """A test sees the state of the new time."""
     clock = ManualClock()
     with Emulator(clock=clock, rest=True) as emulator:

@@ -90,7 +90,7 @@ def test_the_shuffle_fault_changes_the_order_of_the_messages_of_a_response(
 def test_the_shuffle_fault_keeps_messages_with_an_ordering_key_in_order(
     faults: Faults, wire: Wire
 ) -> None:
-    """Their order is promised, so only the other messages move."""
+    """The order of a key is promised, so only the other messages move."""
     faults.shuffle_deliveries()
     wire.publish(*LETTERS[:4], key="k")
     wire.publish(*LETTERS[4:])

@@ -95,7 +95,7 @@ def test_lifting_a_delay_fault_releases_the_held_calls(faults: Faults, wire: Wir
 
 
 def test_a_call_that_an_error_fault_refuses_has_no_effect(faults: Faults, wire: Wire) -> None:
-    """Its caller gets the error. Calls of other clients and methods succeed."""
+    """The caller gets the error. Calls of other clients and methods succeed."""
     faults.error("Publish", Aborted("not today"))
     request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"a")])
     refused = failure(wire, "Publish", request)

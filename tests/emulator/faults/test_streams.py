@@ -148,7 +148,7 @@ def test_the_abort_fault_ends_every_open_stream_with_its_error(faults: Faults, w
 def test_messages_of_an_aborted_stream_stay_leased_until_their_deadline(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
-    """Its client can still acknowledge the messages."""
+    """The client can still acknowledge the messages."""
     stream = wire.stream(stream_ack_deadline_seconds=600)
     wire.publish("a")
     assert stream.data(1) == ["a"]

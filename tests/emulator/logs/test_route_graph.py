@@ -59,7 +59,7 @@ def test_a_router_cycle_is_refused_with_its_path() -> None:
 
 
 def test_the_old_route_of_a_replaced_router_does_not_close_a_cycle() -> None:
-    """Its old route does not count."""
+    """Only the new route counts."""
     graph = graph_of(*chain("a", "b", "c"))
     graph.check("c", "a", allow_cycle=False, without="a-b")
 

@@ -95,7 +95,7 @@ def test_a_router_copies_a_limited_number_of_messages_per_turn(broker: Broker) -
 
 
 def test_a_large_append_is_copied_by_one_router_per_turn(broker: Broker) -> None:
-    """Its messages count towards the turn, although they are not read again."""
+    """The messages count towards the turn, although they are not read again."""
     for dest in ("one", "two"):
         route(broker, "source", dest)
     append(broker, *["x"] * MESSAGES_PER_TURN)

@@ -76,7 +76,7 @@ def test_a_watch_filter_is_applied_to_each_record(driver: Driver) -> None:
 
 
 def test_a_new_watch_continues_at_the_position_of_its_resume_token(driver: Driver) -> None:
-    """This also works when the old session is gone."""
+    """The token also works when the old session is gone."""
     driver.append("a", "b")
     token = Reader(driver.watch(max_messages=1)).take()[0].resume_token
     frames = Reader(driver.watch(token=token)).take()

@@ -145,7 +145,7 @@ def test_a_large_backlog_is_pushed_completely(
 def test_success_statuses_acknowledge_a_pushed_message(
     emulator: Emulator, wire: Wire, endpoint: Endpoint, status: int
 ) -> None:
-    """These are the statuses that count as success in the production service."""
+    """The production service has the same list."""
     endpoint.answer = lambda pushed: status
     wire.create(push_config=to(endpoint.url()))
     wire.publish("a", "b", "c")

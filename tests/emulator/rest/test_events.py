@@ -196,7 +196,7 @@ def test_a_message_id_of_a_topic_created_again_shows_the_newest_message(
 def test_an_unacknowledged_message_is_shown_after_the_history_is_cleared(
     rest: RestClient, emulator: Emulator
 ) -> None:
-    """Its events are unknown then."""
+    """The events of the message are unknown then."""
     rest.create()
     emulator.publish(TOPIC, "a")
     emulator.history.clear()

@@ -75,7 +75,7 @@ def test_avro_int_and_long_are_limited_to_32_and_64_bits(name: str, bits: int) -
 
 
 def test_an_avro_array_block_may_give_its_size_in_bytes() -> None:
-    """Its count is negative then."""
+    """The count of the block is negative then."""
     assert takes({"type": "array", "items": "int"}, b"\x03\x04\x02\x02\x00", pb.BINARY)
 
 

@@ -164,7 +164,9 @@ def test_a_large_append_and_validate_message_do_not_block_the_event_loop(wire: W
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_small_messages_are_checked_on_the_event_loop(wire: Wire, held: HeldChecks) -> None:
+def test_small_messages_are_checked_by_their_schema_on_the_event_loop(
+    wire: Wire, held: HeldChecks
+) -> None:
     create(wire)
     publish(wire, b"[" + b"1," * 1000 + b"1]").result()
 

@@ -239,7 +239,7 @@ def test_invalid_schema_settings_of_a_topic_are_refused(
 
 
 def test_publishers_cannot_set_the_schema_attributes(wire: Wire) -> None:
-    """Their prefix is reserved."""
+    """The prefix of the attributes is reserved."""
     create(wire)
     message = pubsub.PubsubMessage(data=OHIO, attributes={"googclient_schemaname": "x"})
     call = wire.start("Publish", pubsub.PublishRequest(topic=TOPIC, messages=[message]))

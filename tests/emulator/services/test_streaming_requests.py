@@ -17,8 +17,8 @@ from tests.emulator.wire import Wire
 GARBAGE = b"\xff\xff"
 
 
-def test_an_empty_request_is_answered_with_an_empty_response(wire: Wire) -> None:
-    """It shows a client of protocol version 1 that the stream is alive."""
+def test_an_empty_stream_request_is_answered_with_an_empty_response(wire: Wire) -> None:
+    """The response shows a client of protocol version 1 that the stream is alive."""
     wire.create()
     stream = wire.stream(protocol_version=1)
     empty = pubsub.StreamingPullResponse(
@@ -29,8 +29,8 @@ def test_an_empty_request_is_answered_with_an_empty_response(wire: Wire) -> None
         assert stream.next() == empty
 
 
-def test_older_clients_get_no_answer_to_a_heartbeat(wire: Wire) -> None:
-    """They expect none: when they half-close, the last response is the only one."""
+def test_stream_clients_without_a_protocol_version_get_no_answer_to_a_heartbeat(wire: Wire) -> None:
+    """Older clients expect none: when they half-close, the last response is the only one."""
     wire.create()
     stream = wire.stream(protocol_version=None)
     stream.send()
@@ -39,7 +39,7 @@ def test_older_clients_get_no_answer_to_a_heartbeat(wire: Wire) -> None:
     assert len(list(stream.call)) == 1
 
 
-def test_a_request_that_says_something_is_no_heartbeat(wire: Wire) -> None:
+def test_a_stream_request_with_content_is_no_heartbeat(wire: Wire) -> None:
     """Only an empty request gets an answer."""
     wire.create()
     wire.publish("a", "b")
@@ -52,7 +52,7 @@ def test_a_request_that_says_something_is_no_heartbeat(wire: Wire) -> None:
     assert len(list(stream.call)) == 1
 
 
-def test_messages_can_be_acknowledged_on_the_stream(wire: Wire, emulator: Emulator) -> None:
+def test_messages_can_be_acknowledged_on_a_stream(wire: Wire, emulator: Emulator) -> None:
     """The first request may also acknowledge messages of an earlier stream."""
     wire.create()
     wire.publish("a", "b")
@@ -63,7 +63,7 @@ def test_messages_can_be_acknowledged_on_the_stream(wire: Wire, emulator: Emulat
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_deadlines_can_be_changed_on_the_stream(wire: Wire, clock: ManualClock) -> None:
+def test_ack_deadlines_can_be_changed_on_a_stream(wire: Wire, clock: ManualClock) -> None:
     """Each message has its own deadline. A deadline of 0 is a nack."""
     wire.create()
     wire.publish("a", "b", "c")
@@ -77,7 +77,7 @@ def test_deadlines_can_be_changed_on_the_stream(wire: Wire, clock: ManualClock) 
     assert sorted(stream.data(2)) == ["b", "c"]
 
 
-def test_a_new_stream_deadline_is_for_what_is_sent_from_then_on(
+def test_a_new_stream_ack_deadline_applies_to_later_deliveries(
     wire: Wire, clock: ManualClock
 ) -> None:
     """Existing leases keep their length."""
@@ -94,7 +94,7 @@ def test_a_new_stream_deadline_is_for_what_is_sent_from_then_on(
     assert stream.is_quiet()
 
 
-def test_stale_ids_on_the_stream_are_nothing(wire: Wire) -> None:
+def test_stale_ack_ids_on_a_stream_are_ignored(wire: Wire) -> None:
     """Without exactly-once delivery a late answer is no error."""
     wire.create()
     wire.publish("a")

@@ -98,7 +98,7 @@ def test_topics_and_subscriptions_are_kept_across_a_restart(restarts: Restarts, 
 
 
 def test_schemas_and_iam_policies_are_kept_across_a_restart(restarts: Restarts, wire: Wire) -> None:
-    """Their revisions and etags are unchanged."""
+    """The revisions and etags are unchanged."""
     wire.create()
     avro = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
     made = wire.call(
@@ -291,7 +291,7 @@ def test_deleted_topics_stay_distinct_across_a_restart(restarts: Restarts, wire:
 def test_retained_messages_can_be_sought_after_a_restart(
     restarts: Restarts, wire: Wire, clock: ManualClock
 ) -> None:
-    """These are acknowledged messages that the subscription retains."""
+    """Retained messages are acknowledged messages that the subscription retains."""
     start = clock.now()
     wire.create(retain_acked_messages=True)
     wire.publish("old")

@@ -237,7 +237,7 @@ def test_a_holder_that_leaves_loses_its_reserved_key() -> None:
 
 
 def test_an_ordering_key_with_an_expired_lease_may_go_to_any_consumer() -> None:
-    """Its holder may have died without notice."""
+    """The holder may have died without notice."""
     broker = ordered("1", "2")
     holder, other = broker.join(deadline=10), broker.join(deadline=10)
     assert len(holder.take()) == 2
@@ -337,7 +337,7 @@ def test_a_consumer_with_room_for_one_message_receives_a_key_one_by_one() -> Non
 
 
 def test_an_ordering_key_with_a_long_backlog_does_not_starve_other_keys() -> None:
-    """Its holder receives other keys in between."""
+    """The holder receives other keys in between."""
     broker = ordered(*(f"k{i}" for i in range(100)))
     broker.publish("x", key="x")
     broker.publish("free")

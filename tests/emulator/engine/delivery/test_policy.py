@@ -51,7 +51,7 @@ def test_an_expired_lease_is_followed_by_the_retry_backoff() -> None:
 
 
 def test_a_message_returned_by_a_leaving_consumer_has_no_retry_backoff() -> None:
-    """Its consumer has left, which is not a failure."""
+    """The consumer has left, which is not a failure."""
     broker = with_policy(100, 600)
     broker.publish("a")
     leaving = broker.join()

@@ -45,7 +45,7 @@ def test_unacknowledged_messages_are_dropped_after_their_retention() -> None:
 
 
 def test_a_leased_message_past_its_retention_may_still_be_acknowledged() -> None:
-    """Its consumer is handling it. The message is not delivered again."""
+    """The consumer is handling the message. The message is not delivered again."""
     broker = Broker(message_retention_duration=minutes(10))
     broker.publish("a", "b")
     consumer = broker.join(deadline=600)

@@ -86,7 +86,7 @@ def test_a_seek_to_just_after_a_publish_time_acknowledges_that_message() -> None
 
 
 def test_a_message_restored_by_a_seek_starts_with_zero_delivery_attempts() -> None:
-    """Its attempts start at zero, and its old ack ID is stale."""
+    """The old ack ID of the message is stale."""
     broker = Broker(retain_acked_messages=True)
     broker.publish("1")
     consumer = broker.join()
@@ -272,7 +272,7 @@ def test_a_seek_names_the_missing_subscription_or_snapshot_in_its_error() -> Non
 
 
 def test_a_seek_to_a_snapshot_of_another_topic_is_refused() -> None:
-    """Its messages never belonged to this subscription."""
+    """The messages of the snapshot never belonged to this subscription."""
     broker = Broker()
     take_snapshot(broker)
     topic, other = f"{PROJECT}/topics/other", f"{PROJECT}/subscriptions/other"

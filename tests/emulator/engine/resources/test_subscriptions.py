@@ -268,7 +268,7 @@ def test_a_subscription_update_with_a_bad_mask_changes_nothing(
 
 
 def test_deleting_a_topic_keeps_its_subscriptions(engine: Engine) -> None:
-    """Their backlog stays. A new topic with the name does not belong to them."""
+    """The backlog stays. A new topic with the name does not belong to them."""
     broker = Broker()
     broker.publish("kept")
     broker.engine.delete_topic(TOPIC)

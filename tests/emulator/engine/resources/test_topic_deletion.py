@@ -54,7 +54,7 @@ def test_a_new_topic_with_the_name_of_a_deleted_one_has_no_subscriptions() -> No
 
 
 def test_a_subscription_of_a_deleted_topic_can_be_updated_and_deleted() -> None:
-    """Its other settings work as before."""
+    """The other settings work as before."""
     broker = Broker()
     broker.engine.delete_topic(TOPIC)
     config = pubsub.Subscription(name=SUBSCRIPTION, ack_deadline_seconds=30)
@@ -105,7 +105,7 @@ def test_snapshots_of_a_deleted_topic_stay_usable() -> None:
 
 
 def test_a_seek_to_a_snapshot_of_a_deleted_topic_fails_for_a_new_topic_of_that_name() -> None:
-    """Its messages belong to another topic."""
+    """The messages of the snapshot belong to another topic."""
     broker = Broker()
     broker.engine.create_snapshot(SNAP)
     broker.engine.delete_topic(TOPIC)

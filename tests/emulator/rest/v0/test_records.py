@@ -117,7 +117,7 @@ def test_data_that_are_not_json_are_returned_as_base64_bytes(v0: V0, data: bytes
 
 
 def test_json_published_by_other_clients_is_v0_data(v0: V0) -> None:
-    """Their attributes and ordering key are included.
+    """The attributes and ordering key are included.
 
     Google clients read appended records likewise.
     """

@@ -203,7 +203,7 @@ def test_a_new_v0_watch_session_may_continue_at_a_cursor(v0: V0) -> None:
     assert sorted(came) == ["b", "c"]
 
 
-def test_an_event_id_of_256_topics_can_resume_c2_18(v0: V0) -> None:
+def test_an_event_id_of_256_topics_can_resume_a_v0_watch_c2_18(v0: V0) -> None:
     """An EventSource sends it in a header, which is long in this case."""
     topics: Any = {f"notifications:{number}{'x' * 200}": {} for number in range(256)}
     for name in topics:
@@ -328,7 +328,7 @@ def test_a_v0_reader_that_stops_reading_is_disconnected(
         assert stream.next().data["to_seq"] > 0
 
 
-def test_a_stalled_reader_costs_one_event_and_bytes_in_flight_c2_23(
+def test_a_stalled_v0_reader_keeps_one_event_in_memory_c2_23(
     v0: V0, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The broker keeps only one form of the event, which may have 8 MiB."""
