@@ -338,6 +338,22 @@ def test_a_redelivery_after_all_nack_answers_proves_that_earlier_messages_are_go
     assert key.run().ack_id == "1/again"
 
 
+def test_a_redelivery_proves_that_missing_messages_are_gone_after_another_redelivery() -> None:
+    key = Key()
+    key.lose("1")
+    key.accept("1")
+    key.keep("2")
+    key.get("0/again")
+    key.now = READER_DELAY
+    key.get("2/again")
+    assert (key.state, key.held_ids) == (IN_ORDER, ["0/again", "2/again"])
+
+
+def test_nothing_is_missing_in_a_new_key() -> None:
+    missing = MissingMessages("k", {})
+    assert (len(missing), missing.first, missing.latest) == (0, None, -math.inf)
+
+
 def test_a_message_received_twice_counts_as_redelivered_and_puts_its_key_in_order() -> None:
     key = Key()
     key.get("1")

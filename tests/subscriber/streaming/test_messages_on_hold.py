@@ -572,3 +572,47 @@ def test_the_key_that_failed_first_returns_its_messages_when_too_much_is_parked(
     assert (actions.parked, len(hold)) == (0, 2)
     # Later messages of that key are returned as well.
     assert ids(hold.receive("7", key="first").to_return) == ["7"]
+
+
+def test_the_order_of_failures_decides_which_key_returns_its_messages() -> None:
+    hold = Hold(max_messages=3)
+    hold.nack(run_one(hold, "1", "2", key="b"))
+    assert ids(hold.nack(run_one(hold, "3", "4", key="a")).to_return) == ["1", "2"]
+
+
+def test_parked_bytes_may_fill_their_window() -> None:
+    size = keyed("1")[0].batch.bytes_each
+    hold = Hold(max_bytes=2 * size)
+    assert hold.nack(run_one(hold, "1", "2")).to_return == []
+    assert ids(hold.receive("3").to_return) == ["1", "2", "3"]
+
+
+def test_a_key_whose_failure_is_over_returns_nothing_to_make_room() -> None:
+    hold = Hold(max_messages=1)
+    hold.nack(run_one(hold, "1", key="a"))
+    hold.now += READER_DELAY
+    assert ids(hold.receive("1/again", key="a").run) == ["1/again"]
+    assert ids(hold.nack(run_one(hold, "2", "3", key="b")).to_return) == ["2", "3"]
+
+
+def test_a_failure_in_one_key_does_not_slow_down_the_others() -> None:
+    """The next message of another key needs no actions."""
+    hold = Hold()
+    other = run_one(hold, "1", key="other")
+    hold.nack(run_one(hold, "1"))
+    following, actions = hold.ended(other)
+    assert (following and following.ack_id, actions) == ("1", None)
+
+
+def test_only_the_message_that_lost_its_lease_is_left_out_of_a_response() -> None:
+    hold = Hold()
+    first, *others = [*keyed("1"), *keyed("2", key="other"), message("3")]
+    lose(hold, first)
+    assert hold.offer([first, *others], hold.now).run == others
+
+
+def test_lost_messages_without_a_key_are_skipped() -> None:
+    hold = Hold()
+    first = run_one(hold, "1")
+    hold.lost([message("2"), first], hold.now)
+    assert hold.end(first) == []

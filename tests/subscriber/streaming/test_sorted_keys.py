@@ -43,3 +43,13 @@ def test_sorted_keys_keep_their_order_and_free_memory_of_removed_keys() -> None:
     assert len(keys._keys) < 300
     keys.clear()
     assert (len(keys), keys.first, keys.last) == (0, None, None)
+
+
+def test_keys_can_be_added_after_all_were_removed() -> None:
+    keys: SortedKeys[tuple[int]] = SortedKeys()
+    keys.add((1,))
+    keys.add((2,))
+    keys.discard((1,))
+    keys.clear()
+    keys.add((3,))
+    assert (len(keys), keys.first) == (1, (3,))
