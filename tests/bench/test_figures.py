@@ -91,7 +91,7 @@ def test_a_missing_benchmark_peer_leaves_a_floor_undecided() -> None:
     assert outcome.met is None
 
 
-def test_memory_growth_is_the_last_tenth_of_a_run_divided_by_the_second() -> None:
+def test_memory_growth_divides_the_last_tenth_of_a_run_by_its_second_tenth() -> None:
     """The first memory of a process, and the memory in between, do not count."""
     memory = [(5, 1.0), (15, 10.0), (20, 12.0), (50, 99.0), (95, 11.0), (100, 22.0)]
     assert growth(memory, 100) == {"growth": 1.5}

@@ -131,7 +131,7 @@ def test_the_error_details_of_an_acknowledgement_agree_with_its_status(wire: Wir
     assert (status.code, status.message) == (refused.code().value[0], refused.details())
 
 
-def test_with_exactly_once_delivery_too_many_stale_ack_ids_have_no_effect(
+def test_an_exactly_once_request_with_too_many_stale_ack_ids_has_no_effect(
     wire: Wire, emulator: Emulator
 ) -> None:
     """Clients refuse longer headers, and would repeat the request for minutes."""

@@ -194,7 +194,7 @@ def test_an_earlier_message_of_a_key_keeps_its_lease_when_a_later_one_fails() ->
     assert broker.backlog == 2
 
 
-def test_messages_of_a_key_returned_unseen_count_no_delivery_attempt() -> None:
+def test_messages_of_an_ordering_key_returned_unseen_count_no_delivery_attempt() -> None:
     """A client that shuts down has not tried the messages."""
     broker = ordered("1", "2")
     consumer = broker.join(deadline=600)

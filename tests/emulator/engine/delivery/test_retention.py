@@ -189,7 +189,7 @@ def test_retain_acked_messages_can_be_switched_on_and_off_by_an_update() -> None
     assert broker.engine.kept_bytes == 0
 
 
-def test_only_an_update_that_begins_retention_goes_through_the_history() -> None:
+def test_only_an_update_that_begins_retention_scans_the_retained_messages() -> None:
     """Other changes of the settings do not go through the retained messages."""
     broker = Broker(retain_acked_messages=True, message_retention_duration=minutes(20))
     broker.publish("1", "2")
