@@ -55,3 +55,17 @@ def pullstream(*args: str, stdin: Any = b"", terminal: bool = False) -> Result:
     # The caller closes it.
     stdin_text.detach()
     return Result(code, out.getvalue(), err.getvalue().decode())
+
+
+def failure(*args: str, stdin: Any = b"") -> str:
+    """Run a command that fails, and return what it writes to stderr."""
+    result = pullstream(*args, stdin=stdin)
+    assert result.code == 1
+    return result.stderr
+
+
+def usage_error(*args: str, stdin: Any = b"") -> str:
+    """Run a command with wrong arguments, and return what it writes to stderr."""
+    result = pullstream(*args, stdin=stdin)
+    assert result.code == 2
+    return result.stderr

@@ -19,7 +19,7 @@ from pullstream.cli.program import program
 from pullstream_protocol import names
 from tests.emulator.certificates import new_identity
 from tests.emulator.program import running
-from tests.subscriber.command_line import pullstream
+from tests.subscriber.command_line import failure, pullstream, usage_error
 from tests.subscriber.worker.program import python_path
 
 TOKEN = "b81e55c09d23"
@@ -208,9 +208,7 @@ def test_commands_take_token_and_ca_from_the_environment(
     monkeypatch.setenv("PUBSUB_PROJECT_ID", PROJECT)
     monkeypatch.setenv("PULLSTREAM_CA", str(broker.certificate))
     monkeypatch.setenv("PULLSTREAM_AUTH_TOKEN", TOKEN)
-    result = pullstream(*arguments)
-    assert result.code == 1
-    assert "missing required authentication" in result.stderr
+    assert "missing required authentication" in failure(*arguments)
     monkeypatch.setenv("PULLSTREAM_TOKEN", TOKEN)
     result = pullstream(*arguments)
     assert result.code == 0, result.stderr
@@ -255,9 +253,7 @@ def test_worker_processes_get_the_token_without_showing_it_in_their_arguments(
 @pytest.mark.parametrize("option", ["--token", "--token-file", "--ca", "--cert", "--key"])
 def test_an_empty_token_or_ca_option_is_a_usage_error(option: str) -> None:
     """The variable of a script may be unset."""
-    result = pullstream("topics", "list", option, "")
-    assert result.code == 2
-    assert f"'{option}': it must not be empty." in result.stderr
+    assert f"'{option}': it must not be empty." in usage_error("topics", "list", option, "")
 
 
 @pytest.mark.parametrize("command", [["topics", "list"], ["clock", "show"]])
@@ -267,20 +263,17 @@ def test_commands_refuse_to_send_a_token_in_plain_text_to_another_machine(
 ) -> None:
     """The error has the remedy but not the token."""
     options = ["--endpoint", "http://broker.example:8085", "--token", TOKEN, "--project", "p"]
-    result = pullstream(*(options + command if before else command + options))
-    assert result.code == 2
-    assert "token would be sent in plain text to broker.example:8085" in result.stderr
-    assert "--ca" in result.stderr
-    assert TOKEN not in result.stderr
+    error = usage_error(*(options + command if before else command + options))
+    assert "token would be sent in plain text to broker.example:8085" in error
+    assert "--ca" in error
+    assert TOKEN not in error
 
 
 def test_the_options_token_and_token_file_exclude_each_other(tmp_path: Path) -> None:
     """The intended token would be unclear."""
-    result = pullstream("--token", "one", "topics", "list", "--token-file", "two")
-    assert result.code == 2
-    assert "--token and --token-file exclude each other" in result.stderr
+    error = usage_error("--token", "one", "topics", "list", "--token-file", "two")
+    assert "--token and --token-file exclude each other" in error
     empty = tmp_path / "token"
     empty.touch()
-    result = pullstream("topics", "list", "--token-file", str(empty))
-    assert result.code == 2
-    assert f"--token-file {str(empty)!r} contains no token" in result.stderr
+    error = usage_error("topics", "list", "--token-file", str(empty))
+    assert f"--token-file {str(empty)!r} contains no token" in error

@@ -6,7 +6,7 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
-from tests.subscriber.command_line import pullstream
+from tests.subscriber.command_line import failure, pullstream, usage_error
 
 SUBSCRIPTION = names.subscription_path("test-project", "billing")
 
@@ -44,9 +44,7 @@ def test_the_ack_command_reads_ack_ids_from_a_pipe(
 @pytest.mark.parametrize("command", ["ack", "nack"])
 def test_the_ack_command_without_ack_ids_is_a_usage_error(command: str) -> None:
     """The exit code is 2."""
-    result = pullstream(command, "billing", "--project", "p")
-    assert result.code == 2
-    assert "There are no ack ids" in result.stderr
+    assert "There are no ack ids" in usage_error(command, "billing", "--project", "p")
 
 
 def pull_with_one_nacked_before() -> tuple[str, list[str]]:
@@ -89,7 +87,6 @@ def test_the_ack_command_prints_the_servers_error_if_it_concerns_all_ack_ids(
     pubsub_emulator: Emulator,
 ) -> None:
     """Here the subscription does not exist."""
-    result = pullstream("ack", "missing", "x", "y", "--project", "test-project")
-    assert result.code == 1
-    assert "NOT_FOUND" in result.stderr
-    assert "2 messages" not in result.stderr
+    error = failure("ack", "missing", "x", "y", "--project", "test-project")
+    assert "NOT_FOUND" in error
+    assert "2 messages" not in error

@@ -12,7 +12,7 @@ import pytest
 from pullstream import PublisherClient, SubscriberClient, TopicAdminClient
 from pullstream.cli.broker_admin import BrokerAdmin
 from pullstream_emulator import Emulator
-from tests.subscriber.command_line import Result, pullstream
+from tests.subscriber.command_line import Result, failure, pullstream, usage_error
 from tests.subscriber.streaming.fakes import eventually
 
 TOPIC, SUBSCRIPTION = "projects/p/topics/orders", "projects/p/subscriptions/billing"
@@ -91,9 +91,8 @@ def test_backups_of_a_busy_broker_are_consistent(tmp_path: Path) -> None:
 def test_the_backup_command_overwrites_no_existing_file(tmp_path: Path) -> None:
     """The error comes before the copy is made."""
     (tmp_path / "old").write_text("mine")
-    result = pullstream("emulator", "backup", str(tmp_path), "--endpoint", "localhost:1")
-    assert result.code == 2
-    assert "exists and is not an empty folder" in result.stderr
+    error = usage_error("emulator", "backup", str(tmp_path), "--endpoint", "localhost:1")
+    assert "exists and is not an empty folder" in error
 
 
 def test_a_backup_of_a_broker_in_memory_is_an_error(tmp_path: Path) -> None:
@@ -116,7 +115,6 @@ def test_the_backup_command_refuses_file_names_of_the_server_with_a_folder(
             tar.addfile(tarfile.TarInfo(name), io.BytesIO())
 
     monkeypatch.setattr(BrokerAdmin, "download", download)
-    result = pullstream("emulator", "backup", str(tmp_path / "t" / "copy"), "--endpoint", "h:1")
-    assert result.code == 1
-    assert "which is no file" in result.stderr
+    error = failure("emulator", "backup", str(tmp_path / "t" / "copy"), "--endpoint", "h:1")
+    assert "which is no file" in error
     assert not (tmp_path / "t" / "copy").exists()

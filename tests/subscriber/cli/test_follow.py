@@ -14,7 +14,7 @@ from pullstream import SubscriberClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
 from tests.contract.following import kept_in
-from tests.subscriber.command_line import pullstream
+from tests.subscriber.command_line import failure, pullstream, usage_error
 
 TOPIC = names.topic_path("test-project", "orders")
 CURSOR = "projects/test-project/cursors/billing"
@@ -108,9 +108,7 @@ def test_the_follow_command_leaves_out_records_by_filter_and_node() -> None:
 
 def test_the_follow_command_fails_for_a_missing_topic_or_creates_it_with_create() -> None:
     """The error is one line, or `--create` makes the topic."""
-    result = pullstream("follow", "nothing", "--until-caught-up")
-    assert result.code == 1
-    assert "Error: NOT_FOUND: " in result.stderr
+    assert "Error: NOT_FOUND: " in failure("follow", "nothing", "--until-caught-up")
     result = pullstream("follow", "nothing", "--until-caught-up", "--create")
     assert (result.code, result.stdout) == (0, b"")
 
@@ -131,9 +129,7 @@ def test_the_follow_command_refuses_options_that_exclude_each_other(
     options: list[str], complaint: str
 ) -> None:
     """The error comes before any action."""
-    result = pullstream("follow", "orders", *options)
-    assert result.code == 2
-    assert complaint in result.stderr
+    assert complaint in usage_error("follow", "orders", *options)
 
 
 @pytest.fixture
@@ -177,7 +173,6 @@ def test_the_follow_command_ends_when_the_reader_of_its_output_closes(
 
 def test_the_follow_command_reports_an_error_once_and_fails() -> None:
     """The topic does not exist."""
-    result = pullstream("follow", "nothing")
-    assert result.code == 1
-    assert result.stderr.startswith("Error: ")
-    assert result.stderr.count("\n") == 1
+    error = failure("follow", "nothing")
+    assert error.startswith("Error: ")
+    assert error.count("\n") == 1

@@ -12,7 +12,7 @@ from pullstream_emulator import Emulator
 from pullstream_protocol import names
 from tests.contract.channel_peers import statistics
 from tests.contract.channel_servers import served
-from tests.subscriber.command_line import Result, pullstream
+from tests.subscriber.command_line import Result, failure, pullstream
 from tests.subscriber.streaming.fakes import eventually
 
 TOPIC = names.topic_path("test-project", "orders")
@@ -78,10 +78,9 @@ def test_the_listen_command_stops_after_the_idle_time() -> None:
 
 def test_the_listen_command_fails_for_a_missing_topic() -> None:
     """The error is one line."""
-    result = pullstream("listen", "nothing")
-    assert result.code == 1
+    error = failure("listen", "nothing")
     name = "projects/test-project/topics/nothing"
-    assert result.stderr == (
+    assert error == (
         "Error: NOT_FOUND: Resource not found (resource=nothing). "
         f"The topic {name} does not exist.\n"
     )

@@ -13,7 +13,7 @@ from pullstream.cli.program import SECTIONS
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import PermissionDenied
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.subscriber.command_line import pullstream
+from tests.subscriber.command_line import failure, pullstream, usage_error
 from tests.subscriber.scripted_server import Call, ScriptedServer
 
 OWN = ["publish", "pull", "subscribe", "subscriptions", "topics", "worker"]
@@ -54,9 +54,7 @@ def test_the_program_without_a_command_shows_its_help() -> None:
 
 def test_an_unknown_command_is_a_usage_error_that_names_it() -> None:
     """The error names it."""
-    result = pullstream("tropics")
-    assert result.code == 2
-    assert "No such command 'tropics'. Did you mean 'topics'?" in result.stderr
+    assert "No such command 'tropics'. Did you mean 'topics'?" in usage_error("tropics")
 
 
 def test_the_error_for_a_mistyped_command_or_option_has_a_suggestion() -> None:
@@ -108,10 +106,9 @@ def test_connection_options_are_the_last_section_of_a_commands_help(command: str
 )
 def test_command_words_of_other_programs_get_a_suggestion(words: str, suggestion: str) -> None:
     """A group suggests only the commands that it has."""
-    result = pullstream(*words.split())
-    assert result.code == 2
+    error = usage_error(*words.split())
     command = words.split()[-1]
-    assert f"No such command {command!r}. Did you mean {suggestion}?" in result.stderr
+    assert f"No such command {command!r}. Did you mean {suggestion}?" in error
 
 
 def test_the_version_option_prints_the_version_of_the_package() -> None:
@@ -132,9 +129,8 @@ def test_other_packages_can_add_commands_by_entry_points(install: Install) -> No
 def test_a_command_that_cannot_be_loaded_says_why_and_other_commands_work(install: Install) -> None:
     """The package of a command may lack one of its dependencies."""
     install("broken", "import a_module_that_is_missing\n", broken="command")
-    result = pullstream("broken", "--some", "thing")
-    assert result.code == 1
-    assert "broken cannot be loaded: No module named 'a_module_that_is_missing'" in result.stderr
+    error = failure("broken", "--some", "thing")
+    assert "broken cannot be loaded: No module named 'a_module_that_is_missing'" in error
     listing = pullstream("--help")
     assert listing.code == 0
     assert "topics" in listing.stdout.decode()
@@ -169,17 +165,15 @@ def test_a_failed_command_prints_one_line_and_exits_with_1(pubsub_emulator: Emul
 
 def test_a_command_for_an_unreachable_server_prints_one_line_and_exits_with_1() -> None:
     """The error comes at once, because a person waits for it."""
-    result = pullstream("topics", "list", "--endpoint", "localhost:1", "--project", "p")
-    assert result.code == 1
-    assert result.stderr.startswith("Error: UNAVAILABLE: ")
-    assert result.stderr.count("\n") == 1
+    error = failure("topics", "list", "--endpoint", "localhost:1", "--project", "p")
+    assert error.startswith("Error: UNAVAILABLE: ")
+    assert error.count("\n") == 1
 
 
 def test_an_invalid_endpoint_option_is_a_usage_error() -> None:
     """The error has the required form."""
-    result = pullstream("topics", "list", "--endpoint", "here there", "--project", "p")
-    assert result.code == 2
-    assert "endpoint must have the form host:port, got 'here there'" in result.stderr
+    error = usage_error("topics", "list", "--endpoint", "here there", "--project", "p")
+    assert "endpoint must have the form host:port, got 'here there'" in error
 
 
 def test_a_short_resource_name_on_the_command_line_needs_a_project(
@@ -188,9 +182,8 @@ def test_a_short_resource_name_on_the_command_line_needs_a_project(
     """A full name does not."""
     monkeypatch.delenv("PUBSUB_PROJECT_ID")
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
-    result = pullstream("topics", "create", "orders")
-    assert result.code == 2
-    assert "Pass --project, set PUBSUB_PROJECT_ID, or give the full name" in result.stderr
+    error = usage_error("topics", "create", "orders")
+    assert "Pass --project, set PUBSUB_PROJECT_ID, or give the full name" in error
     assert pullstream("topics", "create", "projects/p/topics/orders").code == 0
 
 
@@ -240,9 +233,8 @@ def test_an_option_after_the_command_overrides_the_same_option_before_it(
 @pytest.mark.usefixtures("emulator")
 def test_the_error_of_a_command_names_the_missing_resource_in_full() -> None:
     """The server names only its id, which a topic and a subscription may share."""
-    shown = pullstream("fetch", "nope", "--project", "p", "--timeout", "1")
-    assert shown.code == 1
-    assert shown.stderr.endswith(
+    error = failure("fetch", "nope", "--project", "p", "--timeout", "1")
+    assert error.endswith(
         "(resource=nope). The subscription projects/p/subscriptions/nope does not exist.\n"
     )
     full = "projects/p/topics/none"

@@ -15,7 +15,7 @@ from pullstream.topics import TopicAdminClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.subscriber.command_line import pullstream
+from tests.subscriber.command_line import failure, pullstream, usage_error
 
 TOPIC = names.topic_path("test-project", "orders")
 SUBSCRIPTION = names.subscription_path("test-project", "billing")
@@ -113,9 +113,8 @@ def test_the_publish_command_can_take_the_ordering_key_from_a_field_of_each_line
 
 def test_the_publish_command_names_a_line_without_its_ordering_key_field() -> None:
     """Earlier lines of the same batch are not published either."""
-    result = pullstream("publish", "orders", "--key-field", "2", stdin=b"a,b\nc\n")
-    assert result.code == 1
-    assert result.stderr == "Error: line 2: no field 2 for the ordering key (fields: 1)\n"
+    error = failure("publish", "orders", "--key-field", "2", stdin=b"a,b\nc\n")
+    assert error == "Error: line 2: no field 2 for the ordering key (fields: 1)\n"
 
 
 @pytest.mark.parametrize(
@@ -136,9 +135,7 @@ def test_exclusive_arguments_of_the_publish_command_are_a_usage_error(
     args: tuple[str, ...], text: str
 ) -> None:
     """The error names them."""
-    result = pullstream("publish", "orders", *args)
-    assert result.code == 2
-    assert text in result.stderr
+    assert text in usage_error("publish", "orders", *args)
 
 
 def test_a_failed_publish_command_says_which_messages_were_published() -> None:
@@ -164,17 +161,14 @@ def test_the_publish_command_names_an_option_that_pubsub_refuses(
     options: tuple[str, str], text: str
 ) -> None:
     """Nothing is published."""
-    result = pullstream("publish", "orders", "one", *options)
-    assert result.code == 2
-    assert text in result.stderr
+    assert text in usage_error("publish", "orders", "one", *options)
 
 
 def test_the_publish_command_names_a_line_whose_ordering_key_pubsub_refuses() -> None:
     """Earlier lines of the same batch are not published either."""
     stdin = b"a,1\n" + b"k" * 1025 + b",2\n"
-    result = pullstream("publish", "orders", "--key-field", "1", stdin=stdin)
-    assert result.code == 1
-    assert result.stderr == "Error: line 2: ordering_key has 1025 bytes; it may have 1024\n"
+    error = failure("publish", "orders", "--key-field", "1", stdin=stdin)
+    assert error == "Error: line 2: ordering_key has 1025 bytes; it may have 1024\n"
 
 
 @pytest.mark.parametrize("command", ["fetch", "pull"])
@@ -227,9 +221,8 @@ def test_the_publish_command_leaves_out_attributes_that_servers_add() -> None:
 )
 def test_the_publish_command_names_an_input_line_that_is_no_message(line: bytes, text: str) -> None:
     """Messages of earlier lines may have been published."""
-    result = pullstream("publish", "orders", "--from", "-", stdin=b'{"data": "x"}\n' + line)
-    assert result.code == 1
-    published, error = result.stderr.splitlines()
+    error = failure("publish", "orders", "--from", "-", stdin=b'{"data": "x"}\n' + line)
+    published, error = error.splitlines()
     assert published == "Messages published before the error: 1"
     assert error.startswith("Error: line 2: ")
     assert text in error

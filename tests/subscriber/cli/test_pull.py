@@ -7,7 +7,7 @@ import pytest
 from pullstream.topics import TopicAdminClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
-from tests.subscriber.command_line import pullstream
+from tests.subscriber.command_line import failure, pullstream
 
 TOPIC = names.topic_path("test-project", "orders")
 SUBSCRIPTION = names.subscription_path("test-project", "billing")
@@ -90,6 +90,5 @@ def test_the_pull_command_without_messages_in_time_succeeds(wait: str) -> None:
 
 def test_the_pull_command_fails_for_a_missing_subscription() -> None:
     """The error is one line."""
-    result = pullstream("pull", "nothing")
-    assert result.code == 1
-    assert result.stderr.startswith("Error: NOT_FOUND: ")
+    error = failure("pull", "nothing")
+    assert error.startswith("Error: NOT_FOUND: ")

@@ -16,7 +16,7 @@ from pullstream.cli.command_runner import command_environment
 from pullstream.topics import TopicAdminClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
-from tests.subscriber.command_line import pullstream
+from tests.subscriber.command_line import failure, pullstream
 from tests.subscriber.streaming.fakes import eventually
 
 TOPIC = names.topic_path("test-project", "orders")
@@ -66,10 +66,9 @@ def test_the_subscribe_command_stops_after_the_idle_time() -> None:
 
 def test_the_subscribe_command_fails_if_its_stream_ends_with_an_error() -> None:
     """The error is one line."""
-    result = pullstream("subscribe", "nothing")
-    assert result.code == 1
-    assert result.stderr.startswith("Error: NOT_FOUND: ")
-    assert result.stderr.count("\n") == 1
+    error = failure("subscribe", "nothing")
+    assert error.startswith("Error: NOT_FOUND: ")
+    assert error.count("\n") == 1
 
 
 # ---- running a command ---------------------------------------------------------------------------

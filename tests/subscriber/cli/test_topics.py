@@ -6,7 +6,7 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
-from tests.subscriber.command_line import pullstream
+from tests.subscriber.command_line import failure, pullstream, usage_error
 
 pytestmark = pytest.mark.usefixtures("pubsub_emulator")
 
@@ -53,18 +53,15 @@ def test_an_invalid_option_value_of_the_topics_command_is_a_usage_error(
     option: tuple[str, str], text: str
 ) -> None:
     """The error has the value and the form."""
-    result = pullstream("topics", "create", "orders", *option)
-    assert result.code == 2
-    assert text in result.stderr
+    assert text in usage_error("topics", "create", "orders", *option)
 
 
 def test_the_topics_create_command_refuses_an_existing_topic_and_keeps_earlier_ones(
     pubsub_emulator: Emulator, orders: None
 ) -> None:
     """Topics that were created earlier on the same line stay."""
-    result = pullstream("topics", "create", "refunds", "orders", "others")
-    assert result.code == 1
-    assert result.stderr.startswith("Error: ALREADY_EXISTS: ")
+    error = failure("topics", "create", "refunds", "orders", "others")
+    assert error.startswith("Error: ALREADY_EXISTS: ")
     listed = [line.split("\t")[0] for line in pullstream("topics", "list").lines]
     assert [names.short_id(name) for name in listed] == ["orders", "refunds"]
 
@@ -85,6 +82,4 @@ def test_the_topics_update_command_changes_only_the_given_settings() -> None:
 
 def test_the_error_for_a_topic_id_that_is_too_short_states_the_rule() -> None:
     """The server's text names a page only."""
-    result = pullstream("topics", "create", "y")
-    assert result.code == 1
-    assert "an id has 3 to 255 characters" in result.stderr
+    assert "an id has 3 to 255 characters" in failure("topics", "create", "y")

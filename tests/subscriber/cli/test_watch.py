@@ -12,7 +12,7 @@ import pytest
 from pullstream import SubscriberClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
-from tests.subscriber.command_line import pullstream
+from tests.subscriber.command_line import failure, pullstream
 
 NEWS = names.topic_path("test-project", "news")
 OLDS = names.topic_path("test-project", "olds")
@@ -102,10 +102,9 @@ def test_the_watch_command_prints_only_records_that_pass_filter_and_node(
 
 def test_the_watch_command_fails_for_a_missing_topic() -> None:
     """The error is one line."""
-    result = pullstream("watch", "nothing")
-    assert result.code == 1
-    assert result.stderr.startswith("Error: NOT_FOUND: ")
-    assert result.stderr.count("\n") == 1
+    error = failure("watch", "nothing")
+    assert error.startswith("Error: NOT_FOUND: ")
+    assert error.count("\n") == 1
 
 
 # ---- signals -------------------------------------------------------------------------------------

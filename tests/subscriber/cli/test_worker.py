@@ -14,7 +14,7 @@ import pytest
 from pullstream import SubscriberClient, TopicAdminClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
-from tests.subscriber.command_line import pullstream
+from tests.subscriber.command_line import pullstream, usage_error
 from tests.subscriber.streaming.fakes import eventually
 from tests.subscriber.worker.program import Program, pids, python_path
 
@@ -291,10 +291,9 @@ def test_a_missing_callback_of_the_worker_command_is_a_usage_error(
     callback: str, says: str
 ) -> None:
     """The error is one line, and nothing is retried."""
-    result = pullstream("worker", callback, "--subscription", "billing", "--processes", "2")
-    assert result.code == 2
-    assert says in result.stderr
-    assert result.stderr.count("\n") == 1
+    error = usage_error("worker", callback, "--subscription", "billing", "--processes", "2")
+    assert says in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from pullstream.spark.ingest.config import IngestJob
 from pullstream.spark.ingest.runner import IngestReport
 from pullstream.spark.ingest.state import IngestState
 from pullstream.spark.local.java_error import reason_of
-from tests.subscriber.command_line import pullstream
+from tests.subscriber.command_line import failure, usage_error
 
 SUBSCRIPTION = "projects/p/subscriptions/rows"
 DATABASE = "jdbc:postgresql://db/shop?password=secret"
@@ -502,9 +502,8 @@ def test_the_ingest_command_without_pyspark_names_the_extra_to_install(
 ) -> None:
     """Without pyspark, the command names the extra to install in one line."""
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    result = pullstream("ingest", "--subscription", SUBSCRIPTION, "--to", "/data/rows")
-    assert result.code == 1
-    assert result.stderr == "Error: ingest needs pyspark: pip install 'pullstream[cli,spark]'\n"
+    error = failure("ingest", "--subscription", SUBSCRIPTION, "--to", "/data/rows")
+    assert error == "Error: ingest needs pyspark: pip install 'pullstream[cli,spark]'\n"
 
 
 @pytest.mark.parametrize(
@@ -521,6 +520,4 @@ def test_the_ingest_command_reports_usage_errors_before_spark_starts(
     options: list[str], text: str
 ) -> None:
     """Wrong usage is reported before Spark starts, which takes many seconds."""
-    result = pullstream("ingest", "--subscription", SUBSCRIPTION, "--to", "x", *options)
-    assert result.code == 2
-    assert text in result.stderr
+    assert text in usage_error("ingest", "--subscription", SUBSCRIPTION, "--to", "x", *options)
