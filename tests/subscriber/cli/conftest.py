@@ -8,6 +8,7 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
+from tests.subscriber.cli.billing import billing as billing
 
 
 @pytest.fixture

@@ -11,26 +11,14 @@ from pathlib import Path
 import pytest
 
 from pullstream import SubscriberClient
-from pullstream.topics import TopicAdminClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
 from pullstream_protocol.errors import Unavailable
+from tests.subscriber.cli.billing import SUBSCRIPTION, TOPIC, publish
 from tests.subscriber.command_line import pullstream, usage_error
 
-TOPIC = names.topic_path("test-project", "orders")
-SUBSCRIPTION = names.subscription_path("test-project", "billing")
+pytestmark = pytest.mark.usefixtures("billing")
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def billing(pubsub_emulator: Emulator) -> None:
-    pullstream("topics", "create", "orders")
-    pullstream("subscriptions", "create", "billing", "--topic", "orders")
-
-
-def publish(*messages: bytes) -> list[str]:
-    with TopicAdminClient() as client:
-        return client.publish(TOPIC, [{"data": data} for data in messages])
 
 
 def test_the_fetch_command_prints_data_to_stdout_and_its_reason_to_stderr(

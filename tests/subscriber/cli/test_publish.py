@@ -13,18 +13,11 @@ import pytest
 from pullstream.client import SubscriberClient
 from pullstream.topics import TopicAdminClient
 from pullstream_emulator import Emulator
-from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.cli.billing import SUBSCRIPTION, TOPIC
 from tests.subscriber.command_line import failure, pullstream, usage_error
 
-TOPIC = names.topic_path("test-project", "orders")
-SUBSCRIPTION = names.subscription_path("test-project", "billing")
-
-
-@pytest.fixture(autouse=True)
-def billing(pubsub_emulator: Emulator) -> None:
-    pullstream("topics", "create", "orders")
-    pullstream("subscriptions", "create", "billing", "--topic", "orders")
+pytestmark = pytest.mark.usefixtures("billing")
 
 
 def arrived(count: int) -> list[pubsub.PubsubMessage]:

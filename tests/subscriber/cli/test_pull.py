@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pullstream.topics import TopicAdminClient
 from pullstream_emulator import Emulator
-from pullstream_protocol import names
+from tests.subscriber.cli.billing import SUBSCRIPTION, publish
 from tests.subscriber.command_line import failure, pullstream
 
-TOPIC = names.topic_path("test-project", "orders")
-SUBSCRIPTION = names.subscription_path("test-project", "billing")
-
-
-@pytest.fixture(autouse=True)
-def billing(pubsub_emulator: Emulator) -> None:
-    pullstream("topics", "create", "orders")
-    pullstream("subscriptions", "create", "billing", "--topic", "orders")
-
-
-def publish(*messages: bytes, **fields: object) -> list[str]:
-    with TopicAdminClient() as client:
-        return client.publish(TOPIC, [{"data": data, **fields} for data in messages])
+pytestmark = pytest.mark.usefixtures("billing")
 
 
 def test_the_pull_command_prints_message_data_unchanged_to_a_pipe(

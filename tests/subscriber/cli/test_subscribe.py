@@ -13,25 +13,12 @@ from pathlib import Path
 import pytest
 
 from pullstream.cli.command_runner import command_environment
-from pullstream.topics import TopicAdminClient
 from pullstream_emulator import Emulator
-from pullstream_protocol import names
+from tests.subscriber.cli.billing import SUBSCRIPTION, command, next_line, publish
 from tests.subscriber.command_line import failure, pullstream
 from tests.subscriber.streaming.fakes import eventually
 
-TOPIC = names.topic_path("test-project", "orders")
-SUBSCRIPTION = names.subscription_path("test-project", "billing")
-
-
-@pytest.fixture(autouse=True)
-def billing(pubsub_emulator: Emulator) -> None:
-    pullstream("topics", "create", "orders")
-    pullstream("subscriptions", "create", "billing", "--topic", "orders")
-
-
-def publish(*messages: bytes, **fields: object) -> list[str]:
-    with TopicAdminClient() as client:
-        return client.publish(TOPIC, [{"data": data, **fields} for data in messages])
+pytestmark = pytest.mark.usefixtures("billing")
 
 
 # ---- printing ------------------------------------------------------------------------------------
@@ -141,16 +128,8 @@ def test_message_attributes_become_environment_variables_of_the_executed_command
 
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
-    """Yield the program as a separate process."""
-    command = [sys.executable, "-m", "pullstream", "subscribe", "billing"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    with command("subscribe", "billing") as running:
         yield running
-        running.kill()
-
-
-def next_line(process: subprocess.Popen[bytes]) -> bytes:
-    assert process.stdout is not None
-    return process.stdout.readline()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -170,9 +149,9 @@ def test_a_signal_ends_the_subscribe_command_after_its_acknowledgements(
 def test_a_second_signal_ends_the_subscribe_command_without_waiting(tmp_path: Path) -> None:
     """The program does not wait for a running command, whose message is redelivered."""
     began = tmp_path / "began"
-    command = [sys.executable, "-m", "pullstream", "subscribe", "billing"]
+    program = [sys.executable, "-m", "pullstream", "subscribe", "billing"]
     script = f"touch {began}; exec sleep 60"
-    with subprocess.Popen([*command, "--exec", script], start_new_session=True) as running:
+    with subprocess.Popen([*program, "--exec", script], start_new_session=True) as running:
         publish(b"one")
         while not began.exists():
             assert running.poll() is None

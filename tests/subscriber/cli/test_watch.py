@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from pullstream import SubscriberClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
+from tests.subscriber.cli.billing import command, next_line
 from tests.subscriber.command_line import failure, pullstream
 
 NEWS = names.topic_path("test-project", "news")
@@ -112,16 +112,8 @@ def test_the_watch_command_fails_for_a_missing_topic() -> None:
 
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
-    """Yield the program as a separate process."""
-    command = [sys.executable, "-m", "pullstream", "watch", "olds", "--after", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    with command("watch", "olds", "--after", "0") as running:
         yield running
-        running.kill()
-
-
-def next_line(process: subprocess.Popen[bytes]) -> bytes:
-    assert process.stdout is not None
-    return process.stdout.readline()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -11,24 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from pullstream import SubscriberClient, TopicAdminClient
+from pullstream import SubscriberClient
 from pullstream_emulator import Emulator
-from pullstream_protocol import names
+from tests.subscriber.cli.billing import SUBSCRIPTION, publish
 from tests.subscriber.command_line import pullstream, usage_error
 from tests.subscriber.streaming.fakes import eventually
 from tests.subscriber.worker.program import Program, pids, python_path
-
-TOPIC = names.topic_path("test-project", "orders")
-SUBSCRIPTION = names.subscription_path("test-project", "billing")
 
 Start = Callable[..., Program]
 
 
 @pytest.fixture(autouse=True)
-def billing(pubsub_emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Create a subscription, and change to an empty folder."""
-    pullstream("topics", "create", "orders")
-    pullstream("subscriptions", "create", "billing", "--topic", "orders")
+def folder(billing: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change to an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", python_path())
 
@@ -38,18 +33,16 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Yield a function that starts a worker, which ends after the test."""
     running: list[Program] = []
 
-    def start(*args: str, app: str = "", elsewhere: Path | None = None) -> Program:
-        running.append(Program(tmp_path, *args, app=app, elsewhere=elsewhere))
+    def start(
+        *args: str, processes: int = 1, app: str = "", elsewhere: Path | None = None
+    ) -> Program:
+        options = (*args, "--processes", str(processes))
+        running.append(Program(tmp_path, *options, app=app, elsewhere=elsewhere))
         return running[-1]
 
     yield start
     for program in running:
         program.close()
-
-
-def publish(*messages: str) -> None:
-    with TopicAdminClient() as client:
-        client.publish(TOPIC, [{"data": data.encode()} for data in messages])
 
 
 def free() -> list[str]:
@@ -66,8 +59,8 @@ def test_the_worker_command_handles_messages_in_all_its_processes(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """Each of the two processes has one message at the same time."""
-    publish("a", "b")
-    program = start("--processes", "2", "--threads", "1", "--max-messages", "1", "--json")
+    publish(b"a", b"b")
+    program = start("--threads", "1", "--max-messages", "1", "--json", processes=2)
     begun = program.begun(2)
     assert sorted(data for data, _ in begun) == ["a", "b"]
     assert len(pids(begun)) == 2
@@ -85,10 +78,8 @@ def test_the_callback_of_the_worker_command_may_be_async(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """The coroutine is awaited."""
-    publish("a")
+    publish(b"a")
     program = start(
-        "--processes",
-        "1",
         app="async def handle(message):\n    say('begun', 'a', 1)\n    message.ack()\n",
     )
     program.begun(1)
@@ -99,9 +90,9 @@ def test_the_callback_of_the_worker_command_may_take_batches(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """Batches have at most the requested size."""
-    publish("a", "b", "c")
+    publish(b"a", b"b", b"c")
     program = start(
-        *("--processes", "1", "--batch", "2", "--max-latency", "0.1"),
+        *("--batch", "2", "--max-latency", "0.1"),
         app="def handle(messages):\n"
         "    say('begun', type(messages).__name__, len(messages))\n"
         "    for message in messages: message.ack()\n",
@@ -122,8 +113,8 @@ def test_a_signal_drains_the_worker_command(
     number: int, code: int, start: Start, pubsub_emulator: Emulator
 ) -> None:
     """Messages that have not begun are free, and running ones are finished and acknowledged."""
-    publish("a", "b", "c")
-    program = start("--processes", "1", "--threads", "1")
+    publish(b"a", b"b", b"c")
+    program = start("--threads", "1")
     ((handled, _),) = program.begun(1)
     program.stop(number)
     left: list[str] = []
@@ -143,10 +134,8 @@ def test_ctrl_c_does_not_reach_programs_started_by_worker_callbacks(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """A command that a callback has started is finished as well."""
-    publish("a")
+    publish(b"a")
     program = start(
-        "--processes",
-        "1",
         app="""
 import subprocess
 
@@ -166,8 +155,8 @@ def handle(message):
 
 def test_a_worker_callback_that_exceeds_the_drain_timeout_is_killed(start: Start) -> None:
     """The message is free at once, and the exit code is 1."""
-    publish("a")
-    program = start("--processes", "1", "--shutdown-timeout", "0.5")
+    publish(b"a")
+    program = start("--shutdown-timeout", "0.5")
     program.begun(1)
     program.stop()
     assert program.end() == 1
@@ -179,8 +168,8 @@ def test_a_second_signal_ends_the_worker_command_at_once(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """The exit code is that of a killed program. Its message waits for the end of its lease."""
-    publish("a")
-    program = start("--processes", "1")
+    publish(b"a")
+    program = start()
     program.begun(1)
     program.stop()
     program.process.send_signal(signal.SIGTERM)
@@ -193,8 +182,8 @@ def test_worker_processes_whose_parent_is_killed_finish_and_end(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """A killed parent sends no command, but the end of its control pipe is enough."""
-    publish("a")
-    program = start("--processes", "1")
+    publish(b"a")
+    program = start()
     program.begun(1)
     program.process.kill()
     program.process.wait()
@@ -211,10 +200,8 @@ def test_the_worker_command_restarts_a_crashed_process(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """The message of the crashed process is redelivered."""
-    publish("a")
+    publish(b"a")
     program = start(
-        "--processes",
-        "1",
         app="""
 def handle(message):
     say("begun", message.data.decode(), os.getpid())
@@ -239,13 +226,13 @@ def handle(message):
 
 def test_a_worker_process_that_gets_sigterm_drains_and_is_replaced(start: Start) -> None:
     """A user may thus get a new process."""
-    publish("a")
-    program = start("--processes", "1")
+    publish(b"a")
+    program = start()
     ((_, pid),) = program.begun(1)
     os.kill(pid, signal.SIGTERM)
     program.open_gate()
     assert "ended with exit code 0" in program.wait_for("it restarts in")
-    publish("b")
+    publish(b"b")
     ((data, other),) = program.begun(1)
     assert (data, other != pid) == ("b", True)
 
@@ -261,9 +248,9 @@ def test_the_worker_command_reloads_a_changed_callback(
 
     Running callbacks are finished by the old code.
     """
-    publish("a")
+    publish(b"a")
     elsewhere = None if is_here else tmp_path_factory.mktemp("elsewhere")
-    program = start("--processes", "1", "--reload", elsewhere=elsewhere)
+    program = start("--reload", elsewhere=elsewhere)
     ((_, pid),) = program.begun(1)
     program.write("def handle(:\n")
     program.wait_for("app.py has changed, reloading")
@@ -271,7 +258,7 @@ def test_the_worker_command_reloads_a_changed_callback(
     assert "SyntaxError" in program.wait_for("cannot load the callback")
     program.write("def handle(message):\n    say('new', os.getpid())\n    message.ack()\n")
     program.wait_for("reloading")
-    publish("b")
+    publish(b"b")
     assert program.wait_for("new").split()[1] != str(pid)
     eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
 
@@ -328,9 +315,9 @@ def test_the_worker_command_reports_a_missing_subscription_once_for_all_processe
 
 def test_each_output_line_of_the_worker_command_names_its_process(start: Start) -> None:
     """Each line of a traceback names its process, too."""
-    publish("a", "b")
+    publish(b"a", b"b")
     program = start(
-        *("--processes", "2"),
+        processes=2,
         app="""
 def handle(message):
     message.ack()
