@@ -94,4 +94,6 @@ def on_field(field: str, function: Callable[[str], Message | None]) -> UnaryMeth
         result = function(getattr(request, field))
         return Empty() if result is None else result
 
+    # The reference of the HTTP API shows the first line.
+    respond.__doc__ = function.__doc__
     return UnaryMethod(respond)
