@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pullstream.cli.progress import Progress
-from pullstream_protocol.clock import ManualClock
+from tests.subscriber.clocks import WatchedClock
 
 Run = Callable[..., "Future[Any]"]
 
@@ -21,18 +21,6 @@ def run() -> Iterator[Run]:
     """Yield a function that calls another one on a thread."""
     with ThreadPoolExecutor() as pool:
         yield pool.submit
-
-
-class WatchedClock(ManualClock):
-    """A clock that reports when something begins to wait on it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.watched = threading.Event()
-
-    def timeout(self, deadline: float | None) -> float | None:
-        self.watched.set()
-        return super().timeout(deadline)
 
 
 def test_the_command_progress_is_over_when_the_last_message_of_its_limit_has_ended(
@@ -45,7 +33,7 @@ def test_the_command_progress_is_over_when_the_last_message_of_its_limit_has_end
     assert progress.begin()
     progress.end()
     waiting = run(progress.wait)
-    clock.watched.wait()
+    clock.wait_until_watched()
     assert not waiting.done()
     progress.end()
     waiting.result()
@@ -71,7 +59,7 @@ def test_the_command_progress_ends_after_the_idle_time_without_messages(run: Run
     assert progress.begin()
     progress.end()
     waiting = run(progress.wait)
-    clock.watched.wait()
+    clock.wait_until_watched()
     clock.advance(9)
     assert not waiting.done()
     clock.advance(1)
@@ -84,7 +72,7 @@ def test_a_long_running_message_does_not_count_as_idle_time_of_the_progress(run:
     progress = Progress(idle=10, clock=clock)
     assert progress.begin()
     waiting = run(progress.wait)
-    clock.watched.wait()
+    clock.wait_until_watched()
     clock.advance(100)
     assert not waiting.done()
     progress.end()
@@ -109,7 +97,7 @@ def test_the_progress_wait_notices_a_signal_received_by_another_thread(run: Run)
     progress = Progress(clock=clock)
 
     def send() -> None:
-        clock.watched.wait()
+        clock.wait_until_watched()
         signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
 
     previous = signal.signal(signal.SIGUSR1, lambda *_: progress.interrupt())

@@ -16,11 +16,11 @@ from pullstream_protocol import errors
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.clocks import ImpatientClock
 from tests.subscriber.rpc.test_rpcs import (
     DELETE,
     GET,
     Failing,
-    ImpatientClock,
     always_unavailable,
     rpcs_to,
 )

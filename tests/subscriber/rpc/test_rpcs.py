@@ -17,24 +17,11 @@ from pullstream_protocol import errors
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.clocks import ImpatientClock
 from tests.subscriber.scripted_server import Call, ScriptedServer
 
 GET = pubsub.GetTopicRequest(topic="projects/p/topics/t")
 DELETE = pubsub.DeleteTopicRequest(topic="projects/p/topics/t")
-
-
-class ImpatientClock(ManualClock):
-    """A clock that jumps to the deadline when something waits on it. It records the pauses."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pauses: list[float] = []
-
-    def timeout(self, deadline: float | None) -> float | None:
-        if deadline is not None and deadline > self.monotonic():
-            self.pauses.append(deadline - self.monotonic())
-            self.advance(self.pauses[-1])
-        return super().timeout(deadline)
 
 
 class Failing:

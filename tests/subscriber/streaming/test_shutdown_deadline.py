@@ -12,6 +12,7 @@ import pytest
 from pullstream.futures import ShutdownMode
 from pullstream.streaming.shutdown import ShutdownDeadline
 from pullstream_protocol.clock import ManualClock
+from tests.subscriber.clocks import WatchedClock
 from tests.subscriber.streaming.fakes import TIMEOUT
 
 
@@ -82,24 +83,8 @@ class Waiting:
     def begin(self) -> Future[None]:
         """Return when the thread waits."""
         waiting = self._pool.submit(self.terms.wait_while_draining, self.done.is_set)
-        self.clock.wait_for_question()
+        self.clock.wait_until_watched()
         return waiting
-
-
-class WatchedClock(ManualClock):
-    """A clock that reports when it is asked for the waiting time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._asked = threading.Semaphore(0)
-
-    def timeout(self, deadline: float | None) -> float | None:
-        answer = super().timeout(deadline)
-        self._asked.release()
-        return answer
-
-    def wait_for_question(self) -> None:
-        assert self._asked.acquire(timeout=TIMEOUT)
 
 
 @pytest.fixture

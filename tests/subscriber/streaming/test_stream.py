@@ -15,6 +15,7 @@ from pullstream.streaming.stream import PROVEN_AFTER, ResumingStream, StreamEnde
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import BY_CODE, Cancelled, NotFound, RpcError, Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.clocks import ImpatientClock
 from tests.subscriber.streaming.fakes import TIMEOUT
 from tests.subscriber.streaming.scripted_stream import PONG, ScriptedCalls, ScriptedStream
 
@@ -24,20 +25,6 @@ RESUMED = {
     *("CANCELLED", "UNKNOWN", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "INTERNAL"),
     "UNAVAILABLE",
 }
-
-
-class ImpatientClock(ManualClock):
-    """A clock that jumps to the deadline when something waits on it. It records the pauses."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pauses: list[float] = []
-
-    def timeout(self, deadline: float | None) -> float | None:
-        if deadline is not None and deadline > self.monotonic():
-            self.pauses.append(deadline - self.monotonic())
-            self.advance(self.pauses[-1])
-        return super().timeout(deadline)
 
 
 class Rig:

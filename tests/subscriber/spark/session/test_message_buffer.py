@@ -17,22 +17,11 @@ from pullstream.spark.session import message_buffer
 from pullstream.spark.session.message_buffer import MessageBuffer
 from pullstream.spark.session.message_group import MessageGroup
 from pullstream_protocol.clock import ManualClock
+from tests.subscriber.clocks import WatchedClock
 from tests.subscriber.spark.session.messages import batch, flat
 from tests.subscriber.streaming.fakes import TIMEOUT, RecordingSettlementSink
 
 SUBSCRIPTION = "projects/p/subscriptions/s"
-
-
-class WatchedClock(ManualClock):
-    """A clock that counts how often the waiting time was asked for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = threading.Semaphore(0)
-
-    def timeout(self, deadline: float | None) -> float | None:
-        self.asked.release()
-        return super().timeout(deadline)
 
 
 class World:
@@ -54,7 +43,7 @@ class World:
 
     def looked(self) -> None:
         """Return when the waiter has looked at the clock again."""
-        assert self.clock.asked.acquire(timeout=TIMEOUT)
+        self.clock.wait_until_watched()
 
     def ends_after(self, waiting: Future[bool], seconds: float) -> bool:
         """Return the result of a wait that must end after exactly this many more seconds."""
