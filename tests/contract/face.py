@@ -6,8 +6,11 @@ another form for the same data, GrpcFace translates it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
+
+import pytest
 
 # Seconds. No step takes longer on any machine; the limit turns a hang into a failure.
 TIMEOUT = 20.0
@@ -26,6 +29,14 @@ class FaceError(Exception):
         self.status = status
         self.code = code
         self.message = message
+
+
+@contextmanager
+def refused(status: int, code: str = "") -> Iterator[None]:
+    """Expect a refusal with this status, and with this code if one is given."""
+    with pytest.raises(FaceError) as error:
+        yield
+    assert (error.value.status, code and error.value.code) == (status, code)
 
 
 class WatchHandle(Protocol):

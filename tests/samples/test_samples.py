@@ -32,10 +32,10 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": SEARCH_PATH, "PYTHONWARNINGS": warnings}
 
 
-def tailing(base: str) -> subprocess.Popen[str]:
-    """Start the sample that tails the topic "orders" over HTTP."""
+def start(*command: str) -> subprocess.Popen[str]:
+    """Start a sample that runs until something happens."""
     return subprocess.Popen(
-        [sys.executable, "samples/tail_topic.py", base, "orders"],
+        [sys.executable, *command],
         cwd=ROOT,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -135,10 +135,7 @@ def test_observe_sample_serves_metrics_while_it_runs(
     """observe.py counts the messages it handles, for Prometheus and in its last lines."""
     publish(["one", "two"])
     # Port 0 takes a free port, which the first line shows.
-    command = [sys.executable, "samples/observe.py", subscription, "0"]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
-    ) as sample:
+    with start("samples/observe.py", subscription, "0") as sample:
         assert sample.stdout is not None
         page = sample.stdout.readline().removeprefix("metrics: ").strip()
         acked = f'pullstream_acked_total{{subscription="{subscription}"}} 2.0'
@@ -211,7 +208,7 @@ def test_tail_topic_sample_prints_new_and_missed_records() -> None:
 
         urlopen(Request(f"{base}/v0/topics/orders", b'{"cap_records": 2}', method="PUT")).close()
         post("", {"records": [{"data": number} for number in range(5)]})
-        with tailing(base) as sample:
+        with start("samples/tail_topic.py", base, "orders") as sample:
             assert sample.stdout is not None
             assert [sample.stdout.readline() for _ in range(2)] == ["3\n", "4\n"]
             post("", {"records": [{"data": {"text": "hello"}}]})
@@ -225,7 +222,7 @@ def test_tail_topic_sample_waits_for_its_topic() -> None:
     """The sample may start before the first record."""
     with Emulator(rest=True) as broker:
         base = f"http://{broker.endpoint}"
-        with tailing(base) as sample:
+        with start("samples/tail_topic.py", base, "orders") as sample:
             assert sample.stdout is not None
             assert sample.stderr is not None
             assert sample.stderr.readline() == "retrying in 2 s: HTTP Error 404: Not Found\n"
