@@ -16,7 +16,7 @@ from pullstream.streaming.ack_requests import Purpose
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from . import completion
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 
 # How long requests are repeated while the server does not answer, in seconds.
@@ -29,7 +29,6 @@ _LISTED = 10
 @command("ack")
 @click.argument("subscription", shell_complete=completion.subscriptions)
 @click.argument("ack_ids", metavar="[ACK_ID]...", nargs=-1)
-@context_options
 @pass_session
 def ack(session: CliContext, subscription: str, ack_ids: tuple[str, ...]) -> None:
     """Acknowledge messages by the ack ids that `pull --json` prints.
@@ -42,7 +41,6 @@ def ack(session: CliContext, subscription: str, ack_ids: tuple[str, ...]) -> Non
 @command("nack")
 @click.argument("subscription", shell_complete=completion.subscriptions)
 @click.argument("ack_ids", metavar="[ACK_ID]...", nargs=-1)
-@context_options
 @pass_session
 def nack(session: CliContext, subscription: str, ack_ids: tuple[str, ...]) -> None:
     """Return messages by the ack ids that `pull --json` prints, so that they are redelivered.

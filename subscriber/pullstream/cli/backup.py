@@ -11,13 +11,12 @@ from pathlib import Path
 import click
 
 from .broker_admin import BrokerAdmin
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 
 
 @command("backup", short_help="Copy a running broker's data directory.")
 @click.argument("target", type=click.Path(path_type=Path))
-@context_options
 @pass_session
 def backup(session: CliContext, target: Path) -> None:
     """Copy the data directory of a running broker to the new folder TARGET.

@@ -20,7 +20,6 @@ def clock() -> None:
 
 
 @clock.command("show")
-@context_options
 @pass_session
 def show(session: CliContext) -> None:
     """Print the broker's time."""
@@ -29,7 +28,6 @@ def show(session: CliContext) -> None:
 
 @clock.command("advance")
 @click.argument("by", metavar="DURATION", type=duration)
-@context_options
 @pass_session
 def advance(session: CliContext, by: timedelta) -> None:
     """Advance the clock by 90, 90s, 10m, 1.5h or 7d, and print the new time.

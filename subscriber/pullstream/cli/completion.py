@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -11,6 +12,8 @@ from pullstream_protocol import names
 
 from .context import CliContext
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 # Longest wait for the server, in seconds. A person waits for the shell meanwhile.
 TIMEOUT = 2.0
 
@@ -18,14 +21,18 @@ TIMEOUT = 2.0
 MAX_NAMES = 1000
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+ListCall = Callable[..., Iterable[Any]]
 
 
-def _completion(collection: str, names_of: Callable[[CliContext, str], list[str]]) -> Complete:
+def _completion(
+    collection: str, call_of: Callable[[CliContext], ListCall], parent: str = "project"
+) -> Complete:
     """Return the completion of names of one kind.
 
     Args:
         collection: The kind in a full name, such as "topics".
-        names_of: Returns the full names of a project's resources.
+        call_of: Returns the client's call that lists the resources.
+        parent: The call's keyword for the project.
     """
 
     def complete(
@@ -35,7 +42,7 @@ def _completion(collection: str, names_of: Callable[[CliContext, str], list[str]
         try:
             # The clients are closed at the end of the scope.
             with ctx.scope():
-                found = _names(session, incomplete, names_of)
+                found = _names(session, incomplete, call_of(session), parent)
         except Exception:
             # The project or the server is unknown. An error would disturb the command line.
             return []
@@ -45,41 +52,32 @@ def _completion(collection: str, names_of: Callable[[CliContext, str], list[str]
     return complete
 
 
-def _names(
-    session: CliContext, incomplete: str, names_of: Callable[[CliContext, str], list[str]]
-) -> list[str]:
+def _names(session: CliContext, incomplete: str, call: ListCall, parent: str) -> list[str]:
     """Return ids, or full names if the text begins with a project."""
-    if not incomplete.startswith("projects/"):
-        return [names.short_id(each) for each in names_of(session, session.project_path)]
-    _, project, *rest = incomplete.split("/")
-    return names_of(session, f"projects/{project}") if rest else []
+    is_full = incomplete.startswith("projects/")
+    if is_full and incomplete.count("/") == 1:
+        return []
+    project = "/".join(incomplete.split("/")[:2]) if is_full else session.project_path
+    listed = call(request={parent: project, "page_size": MAX_NAMES}, timeout=TIMEOUT)
+    return [each.name if is_full else names.short_id(each.name) for each in listed]
 
 
-def _topics(session: CliContext, project: str) -> list[str]:
-    request = {"project": project, "page_size": MAX_NAMES}
-    return [topic.name for topic in session.topics().list_topics(request=request, timeout=TIMEOUT)]
+topics = _completion("topics", lambda session: session.topics().list_topics)
+subscriptions = _completion(
+    "subscriptions", lambda session: session.subscriber().list_subscriptions
+)
+snapshots = _completion("snapshots", lambda session: session.subscriber().list_snapshots)
+schemas = _completion("schemas", lambda session: session.schemas().list_schemas, "parent")
 
 
-def _subscriptions(session: CliContext, project: str) -> list[str]:
-    request = {"project": project, "page_size": MAX_NAMES}
-    listed = session.subscriber().list_subscriptions(request=request, timeout=TIMEOUT)
-    return [subscription.name for subscription in listed]
+def several(parameter: str, metavar: str, complete: Complete) -> Callable[[F], F]:
+    """Return the argument of a command for one name or more.
 
-
-def _snapshots(session: CliContext, project: str) -> list[str]:
-    request = {"project": project, "page_size": MAX_NAMES}
-    listed = session.subscriber().list_snapshots(request=request, timeout=TIMEOUT)
-    return [snapshot.name for snapshot in listed]
-
-
-def _schemas(session: CliContext, project: str) -> list[str]:
-    request = {"parent": project, "page_size": MAX_NAMES}
-    return [
-        schema.name for schema in session.schemas().list_schemas(request=request, timeout=TIMEOUT)
-    ]
-
-
-topics = _completion("topics", _topics)
-subscriptions = _completion("subscriptions", _subscriptions)
-snapshots = _completion("snapshots", _snapshots)
-schemas = _completion("schemas", _schemas)
+    Args:
+        parameter: The parameter of the command's function.
+        metavar: One name in the help, such as "TOPIC".
+        complete: The completion of one name.
+    """
+    return click.argument(
+        parameter, metavar=f"{metavar}...", nargs=-1, required=True, shell_complete=complete
+    )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
@@ -26,6 +26,8 @@ from pullstream.topics import TopicAdminClient
 from .groups import ConnectionOption
 from .output import Output
 
+P = ParamSpec("P")
+R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=BaseClient)
 
@@ -73,6 +75,15 @@ class CliContext:
         full = name if name.startswith("projects/") else f"{self.project_path}/{collection}/{name}"
         self.names.append(full)
         return full
+
+    def each(
+        self, collection: str, names: Iterable[str], act: Callable[[str], object], done: str
+    ) -> None:
+        """Call `act` with the full name of each resource, and print what is done."""
+        for name in names:
+            full = self.full_name(collection, name)
+            act(full)
+            self.output.done(full, done)
 
     @property
     def connection(self) -> BrokerArguments:
@@ -122,9 +133,6 @@ class CliContext:
         return opened
 
 
-pass_session = click.make_pass_decorator(CliContext, ensure=True)
-
-
 def context_options(command: F) -> F:
     """Add the common options, which may be given before or after a command's name."""
     for option in (
@@ -148,6 +156,16 @@ def context_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+_pass_session = click.make_pass_decorator(CliContext, ensure=True)
+
+
+def pass_session(
+    command: Callable[Concatenate[CliContext, P], R],
+) -> Callable[P, R]:
+    """Pass the settings of the run to a command, which gets the common options."""
+    return context_options(_pass_session(command))
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: str | bool | None) -> None:

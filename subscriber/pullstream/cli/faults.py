@@ -19,7 +19,6 @@ def faults() -> None:
 
 @faults.command("add")
 @click.argument("fault")
-@context_options
 @pass_session
 def add(session: CliContext, fault: str) -> None:
     """Add a fault, such as error:Publish:UNAVAILABLE:times=5, and print its id."""
@@ -28,7 +27,6 @@ def add(session: CliContext, fault: str) -> None:
 
 
 @faults.command("list")
-@context_options
 @pass_session
 def list_(session: CliContext) -> None:
     """List the active faults, one JSON object per line."""
@@ -38,7 +36,6 @@ def list_(session: CliContext) -> None:
 
 @faults.command("clear")
 @click.argument("fault_ids", metavar="[ID]...", type=int, nargs=-1)
-@context_options
 @pass_session
 def clear(session: CliContext, fault_ids: tuple[int, ...]) -> None:
     """Remove the given faults, or all."""

@@ -50,7 +50,6 @@ def feeds() -> None:
 @click.option(
     "--idempotency-window", type=duration, help="Time that keys are remembered. Default: 2m."
 )
-@context_options
 @pass_session
 def put(session: CliContext, /, topic: str, **options: Any) -> None:
     """Create a feed, and its topic if necessary, or replace the settings of a feed.
@@ -68,7 +67,6 @@ def put(session: CliContext, /, topic: str, **options: Any) -> None:
 
 
 @feeds.command("list")
-@context_options
 @pass_session
 def list_(session: CliContext) -> None:
     """List the feeds of the project."""
@@ -78,7 +76,6 @@ def list_(session: CliContext) -> None:
 
 @feeds.command("get")
 @click.argument("topic", shell_complete=completion.topics)
-@context_options
 @pass_session
 def get(session: CliContext, topic: str) -> None:
     """Show a feed's settings and numbers."""
@@ -95,7 +92,6 @@ def get(session: CliContext, topic: str) -> None:
 @click.option("--ordering-key", default="", help="Ordering key of every message.")
 @click.option("--idempotency-key", default="", help="Append only once per key, even if repeated.")
 @click.option("--create/--no-create", default=True, help="Create a missing topic.")
-@context_options
 @pass_session
 def append(
     session: CliContext,
@@ -142,7 +138,6 @@ def append(
     show_default=True,
     help="Seconds to wait for a first record.",
 )
-@context_options
 @pass_session
 def read(
     session: CliContext,
@@ -167,7 +162,6 @@ def read(
 @click.argument("topic", shell_complete=completion.topics)
 @click.option("--before-seq", type=click.IntRange(min=1), help="Delete records before this number.")
 @click.option("--message-filter", help="Delete only records that pass this filter.")
-@context_options
 @pass_session
 def delete(
     session: CliContext, topic: str, before_seq: int | None, message_filter: str | None

@@ -9,7 +9,7 @@ import click
 from pullstream.message import Message
 
 from . import completion
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 from .output import Output, counted, message_record
 from .parameters import Seconds
@@ -49,7 +49,6 @@ _RETURNED = "not acknowledged: returned to the subscription (--ack acknowledges 
     help="Acknowledge the printed messages, or return them to the subscription.",
 )
 @click.option("--repeat", is_flag=True, help="Repeat until Ctrl-C. Needs --ack.")
-@context_options
 @pass_session
 def fetch(
     session: CliContext,

@@ -23,7 +23,7 @@ from pullstream.follow import (
 from pullstream.logs.feeds.position import Start
 
 from . import completion
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .feed_events import event_of, feed_record
 from .groups import command
 from .output import Output
@@ -54,7 +54,6 @@ from .progress import Progress, noting_signals
 @click.option("--create", is_flag=True, help="Create the topic if it does not exist.")
 @click.option("--max-messages", type=click.IntRange(min=1), help="Stop after this many.")
 @click.option("--until-caught-up", is_flag=True, help="Stop after the last available record.")
-@context_options
 @pass_session
 @click.pass_context
 def follow(

@@ -14,7 +14,7 @@ import click
 
 from pullstream.runtime.stop_signals import handled_by
 
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 from .ingest_view import ingest_view, summary
 from .parameters import duration, key_value
@@ -84,7 +84,6 @@ _BATCH_ROWS = "maxMessagesPerTrigger"
     metavar="NAME=VALUE",
     help="A Spark setting; may be repeated.",
 )
-@context_options
 @pass_session
 @click.pass_context
 def ingest(context: click.Context, session: CliContext, /, **options: Any) -> None:

@@ -8,7 +8,7 @@ from pullstream.listen import ChannelMessage, Dropped, ListenEvent
 from pullstream_protocol.errors import InvalidArgument, PullstreamError
 
 from . import completion
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 from .output import Output, message_record
 from .progress import Progress, end_options, noting_signals
@@ -29,7 +29,6 @@ from .progress import Progress, end_options, noting_signals
     help="The server is a ChannelPublisher instead of a broker, and TOPIC is one of its channels.",
 )
 @end_options
-@context_options
 @pass_session
 @click.pass_context
 def listen(

@@ -14,7 +14,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import completion
 from .broker_admin import BrokerAdmin
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 from .output import Output, counted, message_record
 
@@ -39,7 +39,6 @@ _WAIT_SECONDS = 5.0
     is_flag=True,
     help="Look also where a look can move messages to a dead-letter topic.",
 )
-@context_options
 @pass_session
 def peek(session: CliContext, subscription: str, max_messages: int, yes: bool) -> None:
     """Print the oldest messages of a subscription without taking them.

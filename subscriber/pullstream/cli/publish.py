@@ -21,7 +21,7 @@ from pullstream_protocol.message_limits import publishable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import completion
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 from .parameters import key_value
 
@@ -59,7 +59,6 @@ _READ_BYTES = 1 << 20
     help="Take the ordering key from this field of each line, counted from 1.",
 )
 @click.option("--delimiter", default=",", show_default=True, help="Delimiter of the fields.")
-@context_options
 @pass_session
 def publish(
     session: CliContext,

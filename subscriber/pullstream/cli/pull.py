@@ -15,7 +15,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import completion
 from .acknowledge import raise_failures, settle_ids
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 from .output import message_record
 from .parameters import Seconds
@@ -48,7 +48,6 @@ _LEASED = (
     show_default=True,
     help="Seconds to wait for the first message.",
 )
-@context_options
 @pass_session
 def pull(session: CliContext, subscription: str, max_messages: int, ack: bool, wait: float) -> None:
     """Print the available messages, and leave them leased unless --ack is given.

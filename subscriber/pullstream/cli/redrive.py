@@ -18,7 +18,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.printable import printable
 
 from . import completion
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 from .output import Output
 from .parameters import Seconds
@@ -56,7 +56,6 @@ _GROUP = 1000
     show_default=True,
     help="End after this many seconds without another message.",
 )
-@context_options
 @pass_session
 def redrive(
     session: CliContext,

@@ -25,7 +25,6 @@ def routers() -> None:
 @click.option("--preserve-tag/--no-preserve-tag", default=True, help="Keep the attribute tag.")
 @click.option("--create-dest/--no-create-dest", default=True, help="Create a missing destination.")
 @click.option("--allow-cycle", is_flag=True, help="Allow the router to close a cycle.")
-@context_options
 @pass_session
 def put(
     session: CliContext,
@@ -57,7 +56,6 @@ def put(
 @routers.command("list")
 @click.option("--source", help="List only routers that copy from this topic.")
 @click.option("--dest", help="List only routers that copy to this topic.")
-@context_options
 @pass_session
 def list_(session: CliContext, source: str | None, dest: str | None) -> None:
     """List the routers of the project."""
@@ -72,7 +70,6 @@ def list_(session: CliContext, source: str | None, dest: str | None) -> None:
 
 @routers.command("get")
 @click.argument("router")
-@context_options
 @pass_session
 def get(session: CliContext, router: str) -> None:
     """Show a router's settings and its position."""
@@ -82,12 +79,7 @@ def get(session: CliContext, router: str) -> None:
 
 @routers.command("delete")
 @click.argument("router_names", metavar="ROUTER...", nargs=-1, required=True)
-@context_options
 @pass_session
 def delete(session: CliContext, router_names: tuple[str, ...]) -> None:
     """Delete routers. The copied records stay."""
-    client = session.subscriber().routers
-    for name in router_names:
-        router = session.full_name("routers", name)
-        client.delete(router)
-        session.output.done(router, "deleted")
+    session.each("routers", router_names, session.subscriber().routers.delete, "deleted")

@@ -33,7 +33,6 @@ def schemas() -> None:
 @click.argument("schema", shell_complete=completion.schemas)
 @_type
 @_file
-@context_options
 @pass_session
 def create(session: CliContext, schema: str, kind: str, file: BinaryIO) -> None:
     """Create a schema."""
@@ -49,7 +48,6 @@ def create(session: CliContext, schema: str, kind: str, file: BinaryIO) -> None:
 @click.argument("schema", shell_complete=completion.schemas)
 @_type
 @_file
-@context_options
 @pass_session
 def commit(session: CliContext, schema: str, kind: str, file: BinaryIO) -> None:
     """Add a revision to a schema; it must be compatible with the older ones."""
@@ -63,7 +61,6 @@ def commit(session: CliContext, schema: str, kind: str, file: BinaryIO) -> None:
 @schemas.command("rollback")
 @click.argument("schema", shell_complete=completion.schemas)
 @click.option("--revision", required=True, help="The revision to copy.")
-@context_options
 @pass_session
 def rollback(session: CliContext, schema: str, revision: str) -> None:
     """Add a revision that is a copy of an older one."""
@@ -75,7 +72,6 @@ def rollback(session: CliContext, schema: str, revision: str) -> None:
 @schemas.command("validate")
 @_type
 @_file
-@context_options
 @pass_session
 def validate(session: CliContext, kind: str, file: BinaryIO) -> None:
     """Check a definition without storing it."""
@@ -87,7 +83,6 @@ def validate(session: CliContext, kind: str, file: BinaryIO) -> None:
 @click.argument("schema", shell_complete=completion.schemas)
 @click.option("--encoding", type=click.Choice(["json", "binary"]), default="json")
 @click.option("--file", type=click.File("rb"), required=True, help="The message; - for stdin.")
-@context_options
 @pass_session
 def validate_message(session: CliContext, schema: str, encoding: str, file: BinaryIO) -> None:
     """Check a message against a schema without publishing it."""
@@ -104,7 +99,6 @@ def validate_message(session: CliContext, schema: str, encoding: str, file: Bina
 
 
 @schemas.command("list")
-@context_options
 @pass_session
 def list_(session: CliContext) -> None:
     """List the schemas of the project."""
@@ -114,7 +108,6 @@ def list_(session: CliContext) -> None:
 
 @schemas.command("revisions")
 @click.argument("schema", shell_complete=completion.schemas)
-@context_options
 @pass_session
 def revisions(session: CliContext, schema: str) -> None:
     """List the revisions of a schema, the newest first."""
@@ -125,7 +118,6 @@ def revisions(session: CliContext, schema: str) -> None:
 
 @schemas.command("describe")
 @click.argument("schema", shell_complete=completion.schemas)
-@context_options
 @pass_session
 def describe(session: CliContext, schema: str) -> None:
     """Show a schema, or one revision of it: SCHEMA@REVISION."""
@@ -134,10 +126,7 @@ def describe(session: CliContext, schema: str) -> None:
 
 
 @schemas.command("delete")
-@click.argument(
-    "schema_names", metavar="SCHEMA...", nargs=-1, required=True, shell_complete=completion.schemas
-)
-@context_options
+@completion.several("schema_names", "SCHEMA", completion.schemas)
 @pass_session
 def delete(session: CliContext, schema_names: tuple[str, ...]) -> None:
     """Delete schemas, or single revisions: SCHEMA@REVISION."""

@@ -12,7 +12,7 @@ from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from . import completion
 from .broker_admin import BrokerAdmin
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 from .parameters import duration
 
@@ -23,7 +23,6 @@ from .parameters import duration
     "--time", "when", help="2026-11-26T10:00:00Z or ...+02:00, or a duration before now: 10m, 2h."
 )
 @click.option("--snapshot", help="The snapshot to restore.")
-@context_options
 @pass_session
 def seek(session: CliContext, subscription: str, when: str | None, snapshot: str | None) -> None:
     """Move a subscription to a time or to a snapshot.
@@ -46,7 +45,6 @@ def seek(session: CliContext, subscription: str, when: str | None, snapshot: str
 @command("purge")
 @click.argument("subscription", shell_complete=completion.subscriptions)
 @click.confirmation_option(prompt="Acknowledge every message of the subscription?")
-@context_options
 @pass_session
 def purge(session: CliContext, subscription: str) -> None:
     """Acknowledge every message of a subscription that is published until now."""

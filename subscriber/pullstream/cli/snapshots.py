@@ -20,7 +20,6 @@ def snapshots() -> None:
 @click.argument("snapshot", shell_complete=completion.snapshots)
 @click.option("--subscription", required=True, help="The subscription whose state is kept.")
 @click.option("--label", "labels", type=key_value, multiple=True, help="May be repeated.")
-@context_options
 @pass_session
 def create(
     session: CliContext, snapshot: str, subscription: str, labels: tuple[tuple[str, str], ...]
@@ -35,7 +34,6 @@ def create(
 
 
 @snapshots.command("list")
-@context_options
 @pass_session
 def list_(session: CliContext) -> None:
     """List the snapshots of the project."""
@@ -45,7 +43,6 @@ def list_(session: CliContext) -> None:
 
 @snapshots.command("describe")
 @click.argument("snapshot", shell_complete=completion.snapshots)
-@context_options
 @pass_session
 def describe(session: CliContext, snapshot: str) -> None:
     """Show a snapshot."""
@@ -54,19 +51,9 @@ def describe(session: CliContext, snapshot: str) -> None:
 
 
 @snapshots.command("delete")
-@click.argument(
-    "snapshot_names",
-    metavar="SNAPSHOT...",
-    nargs=-1,
-    required=True,
-    shell_complete=completion.snapshots,
-)
-@context_options
+@completion.several("snapshot_names", "SNAPSHOT", completion.snapshots)
 @pass_session
 def delete(session: CliContext, snapshot_names: tuple[str, ...]) -> None:
     """Delete snapshots."""
-    client = session.subscriber()
-    for name in snapshot_names:
-        snapshot = session.full_name("snapshots", name)
-        client.delete_snapshot(snapshot=snapshot)
-        session.output.done(snapshot, "deleted")
+    delete = session.subscriber().delete_snapshot
+    session.each("snapshots", snapshot_names, lambda name: delete(snapshot=name), "deleted")

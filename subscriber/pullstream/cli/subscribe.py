@@ -13,7 +13,7 @@ from pullstream.scheduling.scheduler import ThreadScheduler
 
 from . import completion
 from .command_runner import CommandRunner
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 from .output import Output, message_record
 from .progress import Progress, end_options, noting_signals
@@ -39,7 +39,6 @@ _MAX_OUTSTANDING = FlowControl().max_messages
     help="Number of messages or commands that are handled at the same time.",
 )
 @end_options
-@context_options
 @pass_session
 @click.pass_context
 def subscribe(

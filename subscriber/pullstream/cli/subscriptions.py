@@ -46,7 +46,6 @@ def subscriptions() -> None:
 )
 @click.option("--push-endpoint", help="URL to push messages to.")
 @click.option("--label", "labels", type=key_value, multiple=True, help="May be repeated.")
-@context_options
 @pass_session
 def create(session: CliContext, /, subscription: str, **options: Any) -> None:
     """Create a subscription."""
@@ -117,7 +116,6 @@ def _settings(
 @click.option("--push-endpoint", help="URL to push messages to; empty: let clients pull.")
 @click.option("--label", "labels", type=key_value, multiple=True, help="Set; may be repeated.")
 @click.option("--remove-label", "removed", metavar="KEY", multiple=True, help="May be repeated.")
-@context_options
 @pass_session
 def update(session: CliContext, /, subscription: str, **options: Any) -> None:
     """Change settings of a subscription; the others stay as they are."""
@@ -176,7 +174,6 @@ def _changes(
 
 
 @subscriptions.command("list")
-@context_options
 @pass_session
 def list_(session: CliContext) -> None:
     """List the subscriptions of the project.
@@ -191,7 +188,6 @@ def list_(session: CliContext) -> None:
 
 @subscriptions.command("describe")
 @click.argument("subscription", shell_complete=completion.subscriptions)
-@context_options
 @pass_session
 def describe(session: CliContext, subscription: str) -> None:
     """Show a subscription's settings.
@@ -220,22 +216,14 @@ def _numbers(session: CliContext, path: str) -> dict[str, dict[str, Any]] | None
 
 
 @subscriptions.command("detach")
-@click.argument(
-    "subscription_names",
-    metavar="SUBSCRIPTION...",
-    nargs=-1,
-    required=True,
-    shell_complete=completion.subscriptions,
-)
-@context_options
+@completion.several("subscription_names", "SUBSCRIPTION", completion.subscriptions)
 @pass_session
 def detach(session: CliContext, subscription_names: tuple[str, ...]) -> None:
     """Detach subscriptions from their topics; their messages are dropped."""
-    client = session.topics()
-    for name in subscription_names:
-        subscription = session.full_name("subscriptions", name)
-        client.detach_subscription(subscription=subscription)
-        session.output.done(subscription, "detached")
+    detach = session.topics().detach_subscription
+    session.each(
+        "subscriptions", subscription_names, lambda name: detach(subscription=name), "detached"
+    )
 
 
 @subscriptions.command("state")
@@ -245,7 +233,6 @@ def detach(session: CliContext, subscription_names: tuple[str, ...]) -> None:
     type=click.IntRange(1, 100_000),
     help="Set the maximum number of waiting pulls first. 512 unless set.",
 )
-@context_options
 @pass_session
 def state(session: CliContext, subscription: str, max_waiting: int | None) -> None:
     """Show the numbers of waiting, leased and redelivered messages and of waiting pulls.
@@ -261,19 +248,11 @@ def state(session: CliContext, subscription: str, max_waiting: int | None) -> No
 
 
 @subscriptions.command("delete")
-@click.argument(
-    "subscription_names",
-    metavar="SUBSCRIPTION...",
-    nargs=-1,
-    required=True,
-    shell_complete=completion.subscriptions,
-)
-@context_options
+@completion.several("subscription_names", "SUBSCRIPTION", completion.subscriptions)
 @pass_session
 def delete(session: CliContext, subscription_names: tuple[str, ...]) -> None:
     """Delete subscriptions and their backlog."""
-    client = session.subscriber()
-    for name in subscription_names:
-        subscription = session.full_name("subscriptions", name)
-        client.delete_subscription(subscription=subscription)
-        session.output.done(subscription, "deleted")
+    delete = session.subscriber().delete_subscription
+    session.each(
+        "subscriptions", subscription_names, lambda name: delete(subscription=name), "deleted"
+    )

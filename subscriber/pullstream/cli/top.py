@@ -14,7 +14,7 @@ from pullstream_protocol import names
 from pullstream_protocol.printable import printable
 
 from .broker_admin import BrokerAdmin
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 from .parameters import Seconds
 
@@ -52,7 +52,6 @@ _GAP = 2
     help="Seconds between two updates.",
 )
 @click.option("--once", is_flag=True, help="Print one table, after one interval, and stop.")
-@context_options
 @pass_session
 def top(session: CliContext, interval: float, once: bool) -> None:
     """Show backlog, age, leases and rates of a broker's subscriptions until Ctrl-C.

@@ -20,16 +20,13 @@ def topics() -> None:
 
 
 @topics.command("create")
-@click.argument(
-    "topic_names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=completion.topics
-)
+@completion.several("topic_names", "TOPIC", completion.topics)
 @click.option("--label", "labels", type=key_value, multiple=True, help="May be repeated.")
 @click.option(
     "--message-retention-duration",
     type=duration,
     help="Time that the topic keeps messages for seek, 10m to 31d. Default: not kept.",
 )
-@context_options
 @pass_session
 def create(
     session: CliContext,
@@ -58,7 +55,6 @@ def create(
     help="Time that the topic keeps messages for seek, 10m to 31d.",
 )
 @click.option("--clear-message-retention-duration", is_flag=True, help="Keep no messages for seek.")
-@context_options
 @pass_session
 def update(
     session: CliContext,
@@ -88,7 +84,6 @@ def update(
 
 
 @topics.command("list")
-@context_options
 @pass_session
 def list_(session: CliContext) -> None:
     """List the topics of the project."""
@@ -98,7 +93,6 @@ def list_(session: CliContext) -> None:
 
 @topics.command("describe")
 @click.argument("topic", shell_complete=completion.topics)
-@context_options
 @pass_session
 def describe(session: CliContext, topic: str) -> None:
     """Show a topic's settings."""
@@ -107,15 +101,9 @@ def describe(session: CliContext, topic: str) -> None:
 
 
 @topics.command("delete")
-@click.argument(
-    "topic_names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=completion.topics
-)
-@context_options
+@completion.several("topic_names", "TOPIC", completion.topics)
 @pass_session
 def delete(session: CliContext, topic_names: tuple[str, ...]) -> None:
     """Delete topics. Their subscriptions keep their backlog, but get no new messages."""
-    client = session.topics()
-    for name in topic_names:
-        topic = session.full_name("topics", name)
-        client.delete_topic(topic=topic)
-        session.output.done(topic, "deleted")
+    delete = session.topics().delete_topic
+    session.each("topics", topic_names, lambda topic: delete(topic=topic), "deleted")

@@ -9,7 +9,7 @@ from pullstream.logs.feeds.position import Start, position_of
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from . import completion
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .feed_events import event_of, feed_record
 from .groups import command
 from .output import Output
@@ -18,9 +18,7 @@ from .progress import Progress, end_options, noting_signals
 
 
 @command("watch")
-@click.argument(
-    "topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=completion.topics
-)
+@completion.several("topics", "TOPIC", completion.topics)
 @click.option(
     "--after",
     type=feed_start,
@@ -32,7 +30,6 @@ from .progress import Progress, end_options, noting_signals
 @click.option("--exclude-node", default="", help="Skip the records of this node.")
 @click.option("--no-data", is_flag=True, help="Print only numbers, times, tags and nodes.")
 @end_options
-@context_options
 @pass_session
 @click.pass_context
 def watch(

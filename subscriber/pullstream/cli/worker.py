@@ -14,7 +14,7 @@ from pullstream.worker.callback import split_name
 from pullstream.worker.job import Job
 from pullstream.worker.supervisor import Supervisor
 
-from .context import CliContext, context_options, pass_session
+from .context import CliContext, pass_session
 from .groups import command
 from .parameters import Seconds
 from .worker_view import worker_view
@@ -70,7 +70,6 @@ _GIVING_BACK_SECONDS = 1.0
 @click.option(
     "--reload", is_flag=True, help="Restart when a .py file changes. For development only."
 )
-@context_options
 @pass_session
 @click.pass_context
 def worker(
