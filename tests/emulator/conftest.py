@@ -32,6 +32,5 @@ def emulator(clock: ManualClock) -> Iterator[Emulator]:
 
 @pytest.fixture
 def wire(emulator: Emulator) -> Iterator[Wire]:
-    wire = Wire(emulator.endpoint)
-    yield wire
-    wire.close()
+    with Wire(emulator.endpoint) as wire:
+        yield wire

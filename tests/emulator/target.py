@@ -143,10 +143,8 @@ def _is_request(rpc: Rpc, data: bytes) -> bool:
 
 @contextmanager
 def under_attack(*, rest: bool = False) -> Iterator[Target]:
-    with Emulator(clock=ManualClock(), rest=rest) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(clock=ManualClock(), rest=rest) as emulator, Wire(emulator.endpoint) as wire:
         yield Target(emulator, wire)
-        wire.close()
 
 
 # For modules that import it.

@@ -24,8 +24,7 @@ def test_the_emulator_program_prints_its_address_and_stops_on_a_signal(
 
     SIGTERM and Ctrl-C end it with success, also with a connected client.
     """
-    with running() as (process, endpoint):
-        wire = Wire(endpoint)
+    with running() as (process, endpoint), Wire(endpoint) as wire:
         wire.create()
         stream = wire.stream()
         assert stream.is_quiet()
@@ -33,7 +32,6 @@ def test_the_emulator_program_prints_its_address_and_stops_on_a_signal(
         output, errors = process.communicate(timeout=STOPS_WITHIN)
         assert (process.returncode, output, errors) == (0, "", "")
         assert stream.end().name == "UNAVAILABLE"
-        wire.close()
 
 
 def test_the_port_option_of_the_emulator_program_sets_the_port() -> None:

@@ -18,7 +18,7 @@ TIMEOUT = 20.0
 
 
 class Wire:
-    """A client of one broker."""
+    """A client of one broker, and a context manager that closes the client."""
 
     def __init__(self, endpoint: str) -> None:
         self.channel = grpc.insecure_channel(
@@ -26,6 +26,12 @@ class Wire:
             # Each Wire has its own connection, even to the same broker.
             options=[("grpc.use_local_subchannel_pool", 1)],
         )
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def call(self, method: str, request: Message, timeout: float = TIMEOUT) -> Any:
         return self.start(method, request, timeout).result()

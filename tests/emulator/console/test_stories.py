@@ -39,16 +39,12 @@ def _browser_timeout() -> None:
     expect.set_options(timeout=TIMEOUT)
 
 
-@pytest.fixture
-def rest(emulator: Emulator) -> RestClient:
-    return RestClient(emulator.endpoint)
-
-
-class Console:
-    """The console of one broker in a page."""
+class ConsolePage:
+    """The console of one broker in a page, and the broker's HTTP client."""
 
     def __init__(self, page: Page, endpoint: str) -> None:
         self.page = page
+        self.rest = RestClient(endpoint)
         self._address = f"http://{endpoint}/console/"
 
     def open(self, screen: str, title: str) -> Page:
@@ -78,9 +74,17 @@ class Console:
         return text
 
 
+class Console(ConsolePage):
+    """The console of an emulator in this process."""
+
+    def __init__(self, page: Page, emulator: Emulator) -> None:
+        super().__init__(page, emulator.endpoint)
+        self.emulator = emulator
+
+
 @pytest.fixture
 def console(page: Page, emulator: Emulator) -> Console:
-    return Console(page, emulator.endpoint)
+    return Console(page, emulator)
 
 
 def run_test(folder: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -102,9 +106,9 @@ def run_test(folder: Path, text: str, **environment: str) -> subprocess.Complete
 def test_a_story_leads_from_a_publish_to_a_pytest_assertion(page: Page, tmp_path: Path) -> None:
     """A user publishes, breaks delivery by a fault, sees it, and keeps a test of it."""
     with running() as (_, endpoint):
-        rest = RestClient(endpoint)
+        console = ConsolePage(page, endpoint)
+        rest = console.rest
         rest.create(ackDeadlineSeconds=10)
-        console = Console(page, endpoint)
         page.goto(f"http://{endpoint}/")
         expect(page.get_by_role("heading", level=1)).to_have_text("Map")
         page.get_by_role("link", name="orders", exact=True).click()
@@ -156,11 +160,11 @@ def test_a_story_leads_from_a_publish_to_a_pytest_assertion(page: Page, tmp_path
 
 
 def test_the_console_writes_a_pytest_assertion_for_the_user_s_program(
-    console: Console, emulator: Emulator, rest: RestClient, tmp_path: Path
+    console: Console, tmp_path: Path
 ) -> None:
     """The assertion uses pullstream's fixture. The user adds the program."""
-    rest.create()
-    emulator.publish(TOPIC, b'"\x00\\', "key", colour="r\"e'd")
+    console.rest.create()
+    console.emulator.publish(TOPIC, b'"\x00\\', "key", colour="r\"e'd")
     console.open("messages/test/orders/1", "Message 1 of orders")
     text = console.copied("Copy as pytest assertion", "pytest, your program")
     program = f"""    pubsub_emulator.engine.create_topic(pubsub.Topic(name={TOPIC!r}))
@@ -175,23 +179,21 @@ def test_the_console_writes_a_pytest_assertion_for_the_user_s_program(
 # ---- screens -------------------------------------------------------------------------------------
 
 
-def test_the_console_map_marks_resources_that_need_attention(
-    console: Console, rest: RestClient
-) -> None:
+def test_the_console_map_marks_resources_that_need_attention(console: Console) -> None:
     """A new broker shows the first commands. Resources appear without a reload."""
     page = console.open("map", "Map")
     expect(page.get_by_text("pullstream topics create orders")).to_be_visible()
-    rest.ok("PUT", "/v1/projects/test/topics/failed")
-    rest.create(deadLetterPolicy={"deadLetterTopic": "projects/test/topics/failed"})
+    console.rest.ok("PUT", "/v1/projects/test/topics/failed")
+    console.rest.create(deadLetterPolicy={"deadLetterTopic": "projects/test/topics/failed"})
     node = page.locator(".node.subscription")
     expect(node).to_contain_text("no backlog")
     expect(page.locator(".node.topic")).to_have_count(2)
     # A line and its arrow.
     expect(page.locator(".edge.dead")).to_have_count(2)
-    rest.ok("POST", f"{V1_TOPIC}:publish", {"messages": [{"data": "YQ=="}]})
+    console.rest.ok("POST", f"{V1_TOPIC}:publish", {"messages": [{"data": "YQ=="}]})
     expect(node).to_contain_text("1 unacked")
     # The broker's clock makes the message old.
-    rest.ok("POST", "/v0/admin/clock:advance", {"seconds": 30})
+    console.rest.ok("POST", "/v0/admin/clock:advance", {"seconds": 30})
     expect(node).to_contain_text("nobody reads")
     expect(page.get_by_text("1 need attention")).to_be_visible()
     # The rows of the graph have a fixed height, so a long line must not make a node higher.
@@ -202,38 +204,34 @@ def test_the_console_map_marks_resources_that_need_attention(
     assert node.locator(".problem").evaluate(height) <= 92
 
 
-def test_the_console_map_follows_status_changes(
-    console: Console, emulator: Emulator, rest: RestClient
-) -> None:
+def test_the_console_map_follows_status_changes(console: Console) -> None:
     """Of a resource that exists, that is new, and that is gone; the others stay."""
-    rest.create()
+    console.rest.create()
     console.open("map", "Map")
     main = console.page.locator("main")
     expect(main).to_contain_text("1 topics, 1 subscriptions")
     expect(main).to_contain_text("no backlog")
     later = f"{TOPIC}-later"
-    emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=later)))
+    console.emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=later)))
     expect(main).to_contain_text("2 topics, 1 subscriptions")
     expect(main).to_contain_text("orders-later")
-    emulator.publish(TOPIC, "a")
+    console.emulator.publish(TOPIC, "a")
     expect(main).to_contain_text("1 unacked")
-    emulator.inspect(lambda engine: engine.delete_topic(later))
+    console.emulator.inspect(lambda engine: engine.delete_topic(later))
     expect(main).to_contain_text("1 topics, 1 subscriptions")
     expect(main).not_to_contain_text("orders-later")
     expect(main).to_contain_text("1 unacked")
 
 
-def test_the_console_shows_new_messages_of_a_topic_live(
-    console: Console, emulator: Emulator, rest: RestClient
-) -> None:
+def test_the_console_shows_new_messages_of_a_topic_live(console: Console) -> None:
     """With Pub/Sub's filter, and with a pause."""
-    rest.create()
-    emulator.publish(TOPIC, "one", colour="red")
-    emulator.publish(TOPIC, "two", colour="blue")
+    console.rest.create()
+    console.emulator.publish(TOPIC, "one", colour="red")
+    console.emulator.publish(TOPIC, "two", colour="blue")
     page = console.open("topics/test/orders", "Topic orders")
     rows = console.table("Messages, the newest first").locator("tbody tr")
     expect(rows).to_have_count(2)
-    emulator.publish(TOPIC, "three", colour="red")
+    console.emulator.publish(TOPIC, "three", colour="red")
     expect(rows).to_have_count(3)
     expect(rows.first).to_contain_text("three")
     page.get_by_label("Filter").fill('attributes.colour = "red"')
@@ -242,11 +240,11 @@ def test_the_console_shows_new_messages_of_a_topic_live(
     assert "filter=" in page.url
     page.reload()
     expect(rows).to_have_count(2)
-    emulator.publish(TOPIC, "four", colour="blue")
-    emulator.publish(TOPIC, "five", colour="red")
+    console.emulator.publish(TOPIC, "four", colour="blue")
+    console.emulator.publish(TOPIC, "five", colour="red")
     expect(rows).to_have_count(3)
     page.get_by_role("button", name="Pause").click()
-    emulator.publish(TOPIC, "six", colour="red")
+    console.emulator.publish(TOPIC, "six", colour="red")
     expect(page.get_by_text("paused, 1 new")).to_be_visible()
     expect(rows).to_have_count(3)
     page.get_by_role("button", name="Continue").click()
@@ -256,19 +254,17 @@ def test_the_console_shows_new_messages_of_a_topic_live(
     expect(page.get_by_role("alert").filter(has_text="ilter")).to_be_visible()
 
 
-def test_the_console_publishes_an_earlier_message_again(
-    console: Console, emulator: Emulator, rest: RestClient
-) -> None:
+def test_the_console_publishes_an_earlier_message_again(console: Console) -> None:
     """With its attributes and key, and more than once. The same as commands."""
-    rest.create()
-    emulator.publish(TOPIC, "it's one", "key", colour="red")
+    console.rest.create()
+    console.emulator.publish(TOPIC, "it's one", "key", colour="red")
     page = console.open("topics/test/orders", "Topic orders")
     page.get_by_role("button", name="Use again").click()
     expect(page.get_by_label("Data")).to_have_value("it's one")
     page.get_by_label("Copies").fill("3")
     page.get_by_role("button", name="Publish", exact=True).click()
     expect(page.get_by_text("Published 3 messages")).to_be_visible()
-    published = emulator.messages(TOPIC)
+    published = console.emulator.messages(TOPIC)
     assert len(published) == 4
     for message in published:
         assert (message.data, message.ordering_key) == (b"it's one", "key")
@@ -276,24 +272,22 @@ def test_the_console_publishes_an_earlier_message_again(
     page.get_by_label("Copies").fill("1")
     command = console.copied("Copy as command", "curl")
     subprocess.run(command, shell=True, check=True, capture_output=True)
-    assert emulator.messages(TOPIC)[-1].data == b"it's one"
+    assert console.emulator.messages(TOPIC)[-1].data == b"it's one"
     program = console.copied("Copy as command", "Python")
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout == "['6']\n"
-    assert emulator.messages(TOPIC)[-1].ordering_key == "key"
+    assert console.emulator.messages(TOPIC)[-1].ordering_key == "key"
     assert "gcloud pubsub topics publish orders" in console.copied("Copy as command", "gcloud")
 
 
-def test_the_console_checks_and_decodes_messages_by_their_schema(
-    console: Console, emulator: Emulator, rest: RestClient
-) -> None:
+def test_the_console_checks_and_decodes_messages_by_their_schema(console: Console) -> None:
     """The publish form refuses a message that does not match the schema."""
     schema = {"type": "AVRO", "definition": json.dumps(ORDER)}
-    rest.ok("POST", "/v1/projects/test/schemas?schemaId=order", schema)
+    console.rest.ok("POST", "/v1/projects/test/schemas?schemaId=order", schema)
     settings = {"schema": "projects/test/schemas/order", "encoding": "JSON"}
-    rest.ok("PUT", V1_TOPIC, {"schemaSettings": settings})
+    console.rest.ok("PUT", V1_TOPIC, {"schemaSettings": settings})
     page = console.open("topics/test/orders", "Topic orders")
     page.get_by_label("Data").fill('{"id": 7}')
     page.get_by_role("button", name="Check against the schema").click()
@@ -301,7 +295,7 @@ def test_the_console_checks_and_decodes_messages_by_their_schema(
     page.get_by_label("Data").fill('{"id": 7, "item": "book"}')
     page.get_by_role("button", name="Check against the schema").click()
     expect(page.locator("#notice")).to_have_text("The message matches the schema.")
-    assert emulator.messages(TOPIC) == []
+    assert console.emulator.messages(TOPIC) == []
     page.get_by_role("button", name="Publish", exact=True).click()
     page.get_by_role("link", name="1", exact=True).first.click()
     expect(page.locator("pre.code")).to_have_text('{\n  "id": 7,\n  "item": "book"\n}')
@@ -309,12 +303,10 @@ def test_the_console_checks_and_decodes_messages_by_their_schema(
     expect(page.locator("pre.code")).to_contain_text("7b 22 69 64")
 
 
-def test_the_console_shows_numbers_and_brackets_in_json_exactly(
-    console: Console, emulator: Emulator, rest: RestClient
-) -> None:
+def test_the_console_shows_numbers_and_brackets_in_json_exactly(console: Console) -> None:
     """A browser's own numbers would be rounded."""
-    rest.create()
-    emulator.publish(
+    console.rest.create()
+    console.emulator.publish(
         TOPIC, '{"n":12345678901234567891,"s":"a{,\\"}","e":[],"o":{},"l":[1.00,null]}'
     )
     page = console.open("messages/test/orders/1", "Message 1 of orders")
@@ -352,11 +344,11 @@ LARGE = '{"rows": [' + ", ".join(f'{{"id": {number}}}' for number in range(600_0
     ids=["json", "binary", "text"],
 )
 def test_a_large_message_does_not_freeze_the_console(
-    console: Console, emulator: Emulator, rest: RestClient, data: bytes, forms: list[str]
+    console: Console, data: bytes, forms: list[str]
 ) -> None:
     """The page shows the first 64 KiB, and more on request."""
-    rest.create()
-    emulator.publish(TOPIC, data)
+    console.rest.create()
+    console.emulator.publish(TOPIC, data)
     page = console.open("map", "Map")
     watch_freezes(page)
     page.evaluate("location.hash = '#/messages/test/orders/1'")
@@ -398,16 +390,16 @@ def test_a_badly_encoded_console_address_shows_not_found(console: Console) -> No
 
 
 def test_the_console_peeks_pulls_acks_seeks_and_purges_a_subscription(
-    console: Console, emulator: Emulator, rest: RestClient, wire: Wire
+    console: Console, wire: Wire
 ) -> None:
     """Peek without a lease, pull, nack, ack, seek to a snapshot, purge."""
-    rest.create()
+    console.rest.create()
     for number in range(3):
-        emulator.publish(TOPIC, f"m{number}", colour="red" if number else "blue")
+        console.emulator.publish(TOPIC, f"m{number}", colour="red" if number else "blue")
     page = console.open("subscriptions/test/billing", "Subscription billing")
     rows = console.table("Unacknowledged messages, the oldest first").locator("tbody tr")
     expect(rows).to_have_count(3)
-    assert emulator.history.deliveries() == []
+    assert console.emulator.history.deliveries() == []
     page.get_by_label("New snapshot").fill("before")
     page.get_by_role("button", name="Create", exact=True).click()
     expect(page.locator("select[name=snapshot]")).to_have_value(re.compile("/snapshots/before$"))
@@ -427,33 +419,31 @@ def test_the_console_peeks_pulls_acks_seeks_and_purges_a_subscription(
     held.first.get_by_role("button", name="Nack").click()
     expect(held).to_have_count(0)
     expect(rows.first).to_contain_text("waiting")
-    assert len(emulator.history.nacks()) == len(emulator.history.acks()) == 1
+    assert len(console.emulator.history.nacks()) == len(console.emulator.history.acks()) == 1
 
     page.get_by_role("button", name="Seek to the snapshot").click()
     expect(rows).to_have_count(3)
     page.get_by_role("button", name="Purge").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-    assert emulator.backlog("billing") == 3
+    assert console.emulator.backlog("billing") == 3
     page.get_by_role("button", name="Purge").click()
     page.get_by_role("dialog").get_by_role("button", name="Purge").click()
     expect(page.get_by_text("There is no unacknowledged message.")).to_be_visible()
-    assert emulator.backlog("billing") == 0
+    assert console.emulator.backlog("billing") == 0
 
 
-def test_the_console_shows_clients_and_their_flow_control(
-    console: Console, emulator: Emulator, rest: RestClient
-) -> None:
+def test_the_console_shows_clients_and_their_flow_control(console: Console) -> None:
     """A client that holds as much as it wants is full."""
-    rest.create()
+    console.rest.create()
     release = threading.Event()
-    with SubscriberClient(endpoint=emulator.endpoint) as client:
+    with SubscriberClient(endpoint=console.emulator.endpoint) as client:
 
         def callback(message: Message) -> None:
             release.wait(TIMEOUT / 1000)
             message.ack()
 
         future = client.subscribe(SUBSCRIPTION, callback)
-        emulator.publish(TOPIC, "a")
+        console.emulator.publish(TOPIC, "a")
         console.open("subscriptions/test/billing", "Subscription billing")
         row = console.table("Clients").locator("tbody tr")
         expect(row).to_contain_text("stream")
@@ -470,22 +460,22 @@ PARKED = "projects/test/subscriptions/parked"
 
 
 def test_the_console_shows_dead_letters_with_reasons_and_resends_them(
-    console: Console, emulator: Emulator, rest: RestClient, wire: Wire
+    console: Console, wire: Wire
 ) -> None:
     """The page shows the stored copies. Resending acknowledges them, so nothing comes twice."""
-    rest.ok("PUT", V1_FAILED)
-    rest.create(deadLetterPolicy={"deadLetterTopic": FAILED, "maxDeliveryAttempts": 5})
+    console.rest.ok("PUT", V1_FAILED)
+    console.rest.create(deadLetterPolicy={"deadLetterTopic": FAILED, "maxDeliveryAttempts": 5})
     page = console.open("dead-letters", "Dead letters")
     expect(page.get_by_text("No dead letter is stored.")).to_be_visible()
     expect(page.locator("main .error")).to_contain_text(f"{FAILED} has no subscription")
-    rest.ok("PUT", f"/v1/{PARKED}", {"topic": FAILED})
+    console.rest.ok("PUT", f"/v1/{PARKED}", {"topic": FAILED})
     expect(page.locator("main .error")).to_be_hidden()
     for data in ("poison", "bitter"):
-        emulator.publish(TOPIC, data, colour="red")
+        console.emulator.publish(TOPIC, data, colour="red")
         for _ in range(5):
             wire.modify(0, *(received.ack_id for received in wire.pull()))
-    with SubscriberClient(endpoint=emulator.endpoint) as client:
-        emulator.publish(TOPIC, "rejected")
+    with SubscriberClient(endpoint=console.emulator.endpoint) as client:
+        console.emulator.publish(TOPIC, "rejected")
         with client.fetch(SUBSCRIPTION, 1) as (message,):
             message.reject("the price is missing")
     rows = console.table("Dead letters, the oldest first").locator("tbody tr")
@@ -498,27 +488,26 @@ def test_the_console_shows_dead_letters_with_reasons_and_resends_them(
     rows.nth(0).get_by_role("button", name="Resend").click()
     expect(page.locator("#notice")).to_contain_text("was published to orders as 4")
     expect(rows).to_have_count(2)
-    assert emulator.messages(TOPIC)[-1].attributes == {"colour": "red"}
+    assert console.emulator.messages(TOPIC)[-1].attributes == {"colour": "red"}
     page.get_by_role("button", name="Resend all").click()
     page.get_by_role("dialog").get_by_role("button", name="Resend").click()
     expect(page.locator("#notice")).to_contain_text("2 messages were published again")
     expect(page.get_by_text("No dead letter is stored.")).to_be_visible()
-    assert emulator.backlog(PARKED) == 0
-    assert [message.data for message in emulator.messages(TOPIC)[3:]] == [
+    assert console.emulator.backlog(PARKED) == 0
+    assert [message.data for message in console.emulator.messages(TOPIC)[3:]] == [
         b"poison",
         b"bitter",
         b"rejected",
     ]
 
 
-def test_the_console_logs_pushes_with_their_answers(console: Console, emulator: Emulator) -> None:
+def test_the_console_logs_pushes_with_their_answers(console: Console) -> None:
     """A refused push comes again."""
-    rest = RestClient(emulator.endpoint)
     with Endpoint() as endpoint:
         answers = iter([503])
         endpoint.answer = lambda pushed: next(answers, 200)
-        rest.create(pushConfig={"pushEndpoint": endpoint.url()})
-        emulator.publish(TOPIC, "a")
+        console.rest.create(pushConfig={"pushEndpoint": endpoint.url()})
+        console.emulator.publish(TOPIC, "a")
         console.open("push", "Push log")
         rows = console.table("Answers, the newest first").locator("tbody tr")
         expect(rows).to_have_count(2)
@@ -529,9 +518,7 @@ def test_the_console_logs_pushes_with_their_answers(console: Console, emulator: 
         expect(life).to_contain_text("endpoint answered: 503 Service Unavailable")
 
 
-def test_the_console_creates_commits_and_rolls_back_schema_revisions(
-    console: Console, rest: RestClient
-) -> None:
+def test_the_console_creates_commits_and_rolls_back_schema_revisions(console: Console) -> None:
     """Create one, commit a revision, check a message, roll back."""
     page = console.open("schemas", "Schemas")
     form = console.section("Create a schema")
@@ -555,20 +542,18 @@ def test_the_console_creates_commits_and_rolls_back_schema_revisions(
     page.get_by_role("button", name="Roll back to this revision").click()
     page.get_by_role("dialog").get_by_role("button", name="Roll back").click()
     expect(page.get_by_text(re.compile("^Revision "))).to_have_count(3)
-    listed = rest.ok("GET", "/v1/projects/test/schemas/order:listRevisions")["schemas"]
+    listed = console.rest.ok("GET", "/v1/projects/test/schemas/order:listRevisions")["schemas"]
     assert len(listed) == 3
 
 
-def test_the_console_shows_feed_windows_gaps_and_routers(
-    console: Console, rest: RestClient
-) -> None:
+def test_the_console_shows_feed_windows_gaps_and_routers(console: Console) -> None:
     """A limit of records makes the window move."""
-    rest.call("PUT", "/v0/topics/clicks?project=test", {"cap_records": 3})
-    rest.call("PUT", "/v0/topics/archive?project=test", {})
+    console.rest.call("PUT", "/v0/topics/clicks?project=test", {"cap_records": 3})
+    console.rest.call("PUT", "/v0/topics/archive?project=test", {})
     body = {"source": "clicks", "dest": "archive"}
-    rest.call("PUT", "/v0/routers/copy?project=test", body)
+    console.rest.call("PUT", "/v0/routers/copy?project=test", body)
     for number in range(5):
-        rest.ok("POST", "/v0/topics/clicks?project=test", {"records": [{"data": number}]})
+        console.rest.ok("POST", "/v0/topics/clicks?project=test", {"records": [{"data": number}]})
     console.open("feeds", "Feeds")
     row = console.table("Feeds").locator("tbody tr").filter(has_text="clicks")
     expect(row).to_contain_text("3 to 5")
@@ -577,11 +562,9 @@ def test_the_console_shows_feed_windows_gaps_and_routers(
     expect(router).to_contain_text("5, ")
 
 
-def test_the_console_shows_channels_with_their_subscribers(
-    console: Console, rest: RestClient, wire: Wire, emulator: Emulator
-) -> None:
+def test_the_console_shows_channels_with_their_subscribers(console: Console, wire: Wire) -> None:
     """The rows have keys and mailboxes."""
-    rest.create()
+    console.rest.create()
     request = channels.CommandsRequest(
         subscriber_id="reader-1",
         batch_no=1,
@@ -589,7 +572,7 @@ def test_the_console_shows_channels_with_their_subscribers(
         commands=[channels.Command(channel=TOPIC, key="k", subscribe=True)],
     )
     wire.call("Commands", request)
-    emulator.publish(TOPIC, "a", "k")
+    console.emulator.publish(TOPIC, "a", "k")
     console.open("channels", "Channels")
     row = console.table("Subscribers").locator("tbody tr")
     expect(row).to_contain_text("reader-1")
@@ -597,11 +580,11 @@ def test_the_console_shows_channels_with_their_subscribers(
 
 
 def test_faults_and_clock_advances_set_in_the_console_take_effect(
-    console: Console, emulator: Emulator, rest: RestClient, wire: Wire
+    console: Console, wire: Wire
 ) -> None:
     """Hits are counted. An advanced clock ends a lease."""
-    rest.create(ackDeadlineSeconds=600)
-    emulator.publish(TOPIC, "a")
+    console.rest.create(ackDeadlineSeconds=600)
+    console.emulator.publish(TOPIC, "a")
     page = console.open("faults", "Faults and clock")
     page.get_by_label("kind").select_option("delay")
     expect(page.get_by_label("code")).to_be_hidden()
@@ -618,18 +601,16 @@ def test_faults_and_clock_advances_set_in_the_console_take_effect(
     page.get_by_role("button", name="Advance").click()
     advanced = "The clock was advanced by 600 s. 1 leases ended."
     expect(page.locator("#notice")).to_have_text(advanced)
-    assert len(emulator.history.expiries()) == 1
+    assert len(console.emulator.history.expiries()) == 1
 
 
 # ---- everywhere ----------------------------------------------------------------------------------
 
 
-def test_the_console_search_box_finds_resources_and_messages(
-    console: Console, emulator: Emulator, rest: RestClient
-) -> None:
+def test_the_console_search_box_finds_resources_and_messages(console: Console) -> None:
     """The key `/` leads to it. A result can be shared as a link."""
-    rest.create()
-    emulator.publish(TOPIC, "a rare book", "customer-7")
+    console.rest.create()
+    console.emulator.publish(TOPIC, "a rare book", "customer-7")
     page = console.open("map", "Map")
     page.keyboard.press("/")
     page.keyboard.type("rare book")
@@ -641,12 +622,10 @@ def test_the_console_search_box_finds_resources_and_messages(
     expect(page.get_by_role("heading", level=1)).to_have_text("Subscription billing")
 
 
-def test_the_console_filters_by_project(
-    console: Console, emulator: Emulator, rest: RestClient
-) -> None:
+def test_the_console_filters_by_project(console: Console) -> None:
     """The choice is part of the link."""
-    rest.create()
-    rest.ok("PUT", "/v1/projects/other/topics/news")
+    console.rest.create()
+    console.rest.ok("PUT", "/v1/projects/other/topics/news")
     page = console.open("map", "Map")
     expect(page.locator(".node")).to_have_count(3)
     page.get_by_label("Project").select_option("other")
@@ -697,24 +676,20 @@ def test_a_read_only_console_has_no_actions(browser: Browser, screen: str) -> No
         assert set(page.get_by_role("button").all_inner_texts()) <= harmless
 
 
-def test_the_console_reconnects_after_a_broker_restart(
-    console: Console, emulator: Emulator
-) -> None:
+def test_the_console_reconnects_after_a_broker_restart(console: Console) -> None:
     """And shows the new broker."""
     page = console.open("map", "Map")
-    emulator.stop()
+    console.emulator.stop()
     expect(page.locator("#connection")).to_have_text("not connected")
-    with Emulator(rest=True, port=emulator.port) as again:
+    with Emulator(rest=True, port=console.emulator.port) as again:
         RestClient(again.endpoint).create()
         expect(page.locator("#connection")).to_have_text("live")
         expect(page.locator(".node")).to_have_count(2)
 
 
-def test_a_thousand_messages_a_second_do_not_freeze_the_console(
-    console: Console, emulator: Emulator, rest: RestClient
-) -> None:
+def test_a_thousand_messages_a_second_do_not_freeze_the_console(console: Console) -> None:
     """The stream skips and counts most events. The page answers in the meantime."""
-    rest.create()
+    console.rest.create()
     page = console.open("topics/test/orders", "Topic orders")
     watch_freezes(page)
     stop = threading.Event()
@@ -722,7 +697,7 @@ def test_a_thousand_messages_a_second_do_not_freeze_the_console(
     def publish() -> None:
         messages = [{"data": "eA=="}] * 100
         while not stop.wait(0.1):
-            rest.ok("POST", f"{V1_TOPIC}:publish", {"messages": messages})
+            console.rest.ok("POST", f"{V1_TOPIC}:publish", {"messages": messages})
 
     publisher = threading.Thread(target=publish)
     publisher.start()
@@ -739,16 +714,16 @@ def test_a_thousand_messages_a_second_do_not_freeze_the_console(
 
 
 def test_console_screens_are_accessible_to_screen_readers(
-    browser: Browser, console: Console, emulator: Emulator, rest: RestClient
+    browser: Browser, console: Console
 ) -> None:
     """axe-core has no serious finding, in light and in dark."""
     from axe_playwright_python.sync_playwright import Axe
 
-    rest.create()
-    emulator.publish(TOPIC, "a", colour="red")
+    console.rest.create()
+    console.emulator.publish(TOPIC, "a", colour="red")
     schema = {"type": "AVRO", "definition": json.dumps(ORDER)}
-    rest.ok("POST", "/v1/projects/test/schemas?schemaId=order", schema)
-    rest.ok("POST", "/v0/admin/faults", {"fault": "delay:Seek:0.1"})
+    console.rest.ok("POST", "/v1/projects/test/schemas?schemaId=order", schema)
+    console.rest.ok("POST", "/v0/admin/faults", {"fault": "delay:Seek:0.1"})
     screens = {
         "map": "Map",
         "messages": "Messages",

@@ -71,15 +71,13 @@ def test_a_delay_fault_holds_a_call_on_the_broker_clock(
 
 def test_a_delay_fault_works_in_real_time() -> None:
     """A timer of the broker carries it out without any other call."""
-    with Emulator() as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator() as emulator, Wire(emulator.endpoint) as wire:
         wire.create()
         before = emulator.clock.monotonic()
         with emulator.faults.delay("GetTopic", 0.2) as fault:
             assert wire.call("GetTopic", GET_TOPIC).name == TOPIC
         assert fault.hits == 1
         assert emulator.clock.monotonic() - before >= 0.2
-        wire.close()
 
 
 def test_lifting_a_delay_fault_releases_the_held_calls(faults: Faults, wire: Wire) -> None:
@@ -334,10 +332,8 @@ def test_faults_stay_active_across_a_restart_of_the_emulator() -> None:
     emulator = Emulator()
     emulator.faults.error("*", Aborted("no"))
     for _ in range(2):
-        with emulator:
-            wire = Wire(emulator.endpoint)
+        with emulator, Wire(emulator.endpoint) as wire:
             assert isinstance(failure(wire, "GetTopic", GET_TOPIC), Aborted)
-            wire.close()
 
 
 def test_used_up_faults_are_removed_from_the_active_ones(faults: Faults, wire: Wire) -> None:

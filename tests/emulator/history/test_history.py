@@ -86,8 +86,7 @@ def test_a_lease_that_outlives_its_stream_ends_by_expiry_in_the_history(
 
 def test_messages_returned_by_a_closed_stream_are_not_nacks_in_the_history() -> None:
     """With leases that end with their stream, this is a separate kind of event without attempt."""
-    with Emulator(return_leases_on_disconnect=True) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(return_leases_on_disconnect=True) as emulator, Wire(emulator.endpoint) as wire:
         wire.create()
         wire.publish("a")
         stream = wire.stream()
@@ -99,7 +98,6 @@ def test_messages_returned_by_a_closed_stream_are_not_nacks_in_the_history() -> 
         assert [event.attempt for event in history.returns("billing")] == [1]
         assert history.nacks() == history.expiries() == []
         assert [event.attempt for event in history.deliveries()] == [1, 1]
-        wire.close()
 
 
 def test_history_events_are_found_by_kind_and_resource(history: History, wire: Wire) -> None:
@@ -219,14 +217,12 @@ def test_a_cleared_history_has_only_later_events(history: History, wire: Wire) -
 
 def test_a_history_limit_of_zero_keeps_no_events() -> None:
     """Waiting for events still works."""
-    with Emulator(history=0) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(history=0) as emulator, Wire(emulator.endpoint) as wire:
         wire.create()
         wire.publish("a")
         with acknowledging(wire):
             emulator.wait_until_acked(SUBSCRIPTION, TIMEOUT)
         assert emulator.history.events() == []
-        wire.close()
 
 
 def test_a_negative_history_limit_is_refused() -> None:

@@ -162,8 +162,7 @@ def test_http_verbs_that_begin_like_the_http2_preface_are_served_as_http(
 
 def test_grpc_and_http_both_pass_through_the_fault_relay() -> None:
     """The relay is necessary for black holes, which block all connections."""
-    with Emulator(rest=True, relay=True) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(rest=True, relay=True) as emulator, Wire(emulator.endpoint) as wire:
         wire.create()
         assert is_ok(emulator)
         with (
@@ -178,7 +177,6 @@ def test_grpc_and_http_both_pass_through_the_fault_relay() -> None:
             hole.lift()
             assert http.getresponse().status == 200
             assert call.result() == pubsub.Topic(name=TOPIC)
-        wire.close()
 
 
 # ---- many connections --------------------------------------------------------------------------
@@ -187,8 +185,7 @@ def test_grpc_and_http_both_pass_through_the_fault_relay() -> None:
 def test_silent_connections_do_not_stop_an_existing_client() -> None:
     """A thousand connections send only `PRI`. The bench measures how long the client waits."""
     request = pubsub.ListTopicsRequest(project=PROJECT)
-    with running() as (_, endpoint), contextlib.ExitStack() as stack:
-        wire = Wire(endpoint)
+    with running() as (_, endpoint), contextlib.ExitStack() as stack, Wire(endpoint) as wire:
         wire.call("ListTopics", request)
         host, _, port = endpoint.rpartition(":")
         longest = 0.0
@@ -202,7 +199,6 @@ def test_silent_connections_do_not_stop_an_existing_client() -> None:
         began = time.perf_counter()
         wire.call("ListTopics", request)
         assert max(longest, time.perf_counter() - began) < 1
-        wire.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors are listed in /proc")
@@ -304,8 +300,7 @@ def test_an_idle_http_connection_is_closed_after_the_timeout() -> None:
 
 def test_an_idle_grpc_channel_stays_open() -> None:
     """An idle channel is legal for any time. Its first call may come late, too."""
-    with Emulator(rest=True, receive_timeout=0.3) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(rest=True, receive_timeout=0.3) as emulator, Wire(emulator.endpoint) as wire:
         request = pubsub.ListTopicsRequest(project=PROJECT)
         wire.call("ListTopics", request)
         before = connections_of(emulator)
@@ -314,7 +309,6 @@ def test_an_idle_grpc_channel_stays_open() -> None:
         assert connections_of(emulator) == before
         wire.call("ListTopics", request)
         assert connections_of(emulator) == before
-        wire.close()
 
 
 def connections_of(emulator: Emulator) -> set[str]:

@@ -304,12 +304,10 @@ def test_a_stopped_broker_keeps_messages_with_unanswered_pushes(
 ) -> None:
     """The next broker with this engine pushes them."""
     endpoint.answer = lambda pushed: 0
-    with Emulator(clock=clock) as first:
-        wire = Wire(first.endpoint)
+    with Emulator(clock=clock) as first, Wire(first.endpoint) as wire:
         wire.create(push_config=to(endpoint.url()))
         wire.publish("a")
         assert endpoint.next().data == "a"
-        wire.close()
     endpoint.answer = lambda pushed: 200
     with Emulator(clock=clock, broker=first.broker) as second:
         assert endpoint.next().data == "a"
@@ -320,10 +318,8 @@ def test_a_push_pause_ends_in_real_time(endpoint: Endpoint) -> None:
     """A timer of the broker ends the pause without any call."""
     statuses = iter([500, 200])
     endpoint.answer = lambda pushed: next(statuses)
-    with Emulator() as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator() as emulator, Wire(emulator.endpoint) as wire:
         wire.create(push_config=to(endpoint.url()))
         wire.publish("a")
         assert [endpoint.next().data for _ in range(2)] == ["a", "a"]
         await_acknowledged(emulator)
-        wire.close()

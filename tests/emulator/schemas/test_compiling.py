@@ -283,15 +283,13 @@ def test_stopping_the_broker_ends_a_running_schema_check(
 
 
 def test_messages_in_a_schema_check_count_towards_the_byte_limit(held: HeldChecks) -> None:
-    with Emulator(max_bytes=5_000_000) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(max_bytes=5_000_000) as emulator, Wire(emulator.endpoint) as wire:
         create(wire)
         first = held.begin(wire)
         refused = refusal(publish(wire, LARGE))
         assert isinstance(refused, errors.ResourceExhausted)
         held.release()
         first.result()
-        wire.close()
 
 
 def test_a_restart_does_not_compile_schemas_on_the_event_loop(
@@ -304,15 +302,11 @@ def test_a_restart_does_not_compile_schemas_on_the_event_loop(
         compiling.append(threading.current_thread().name)
         return compile_source(definition)
 
-    with Emulator(data_dir=tmp_path) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(data_dir=tmp_path) as emulator, Wire(emulator.endpoint) as wire:
         create(wire, stalls.PROTO)
-        wire.close()
     monkeypatch.setattr("pullstream_emulator.schemas.protobuf.compile_source", noting_the_thread)
-    with Emulator(data_dir=tmp_path) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(data_dir=tmp_path) as emulator, Wire(emulator.endpoint) as wire:
         publish(wire, b'{"i": [1]}').result()
-        wire.close()
     assert compiling
     assert "pullstream-emulator" not in compiling
 

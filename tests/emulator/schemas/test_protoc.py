@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from contextlib import closing
 
 import grpc
 import pytest
@@ -46,7 +45,7 @@ def test_create_schema_is_unavailable_while_the_compiler_times_out(
         definition="syntax = 'proto3'; message LateToo { string id = 1; }",
     )
     request = schema.CreateSchemaRequest(parent=PROJECT, schema=definition, schema_id="late")
-    with Emulator() as emulator, closing(Wire(emulator.endpoint)) as wire:
+    with Emulator() as emulator, Wire(emulator.endpoint) as wire:
         with monkeypatch.context() as busy:
             busy.setattr(protoc, "MAX_SECONDS", 1e-6)
             with pytest.raises(grpc.RpcError) as refused:

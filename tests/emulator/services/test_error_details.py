@@ -120,10 +120,8 @@ def test_an_internal_error_has_error_details(
 @pytest.fixture
 def guarded(clock: ManualClock) -> Iterator[Wire]:
     access = Access({"t-test": Principal("tester", frozenset({"test"}))})
-    with Emulator(clock=clock, access=access) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(clock=clock, access=access) as emulator, Wire(emulator.endpoint) as wire:
         yield wire
-        wire.close()
 
 
 @pytest.mark.parametrize(

@@ -124,13 +124,11 @@ def test_a_watch_session_continues_when_its_engine_is_served_again(
     watch_id = watch.frame.opened.watch_id
     assert watch.next() == "caught_up"
     emulator.stop()
-    with Emulator(broker=emulator.broker, port=emulator.port):
-        again = Wire(emulator.endpoint)
+    with Emulator(broker=emulator.broker, port=emulator.port), Wire(emulator.endpoint) as again:
         append(again, "b")
         resumed = WatchCall(again, feeds.WatchRequest(watch_id=watch_id))
         assert [resumed.next(), resumed.next()] == ["opened", "messages"]
         assert resumed.frame.messages.from_seq == 1
-        again.close()
 
 
 # ---- faults --------------------------------------------------------------------------------------
@@ -208,14 +206,10 @@ def test_a_delete_of_100_000_records_does_not_block_the_event_loop(
 
 def test_a_large_delete_of_records_is_kept_across_a_restart(tmp_path: Path) -> None:
     messages = [pubsub.PubsubMessage(data=b"x", attributes={"tag": tag}) for tag in "ab"]
-    with Emulator(data_dir=tmp_path) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(data_dir=tmp_path) as emulator, Wire(emulator.endpoint) as wire:
         for _ in range(10):
             wire.call("Append", feeds.AppendRequest(topic=TOPIC, messages=messages * 5000))
         request = feeds.DeleteMessagesRequest(topic=TOPIC, filter='attributes.tag = "b"')
         assert wire.call("DeleteMessages", request).deleted == 50_000
-        wire.close()
-    with Emulator(data_dir=tmp_path) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(data_dir=tmp_path) as emulator, Wire(emulator.endpoint) as wire:
         assert wire.call("GetFeed", feeds.GetFeedRequest(topic=TOPIC)).count == 50_000
-        wire.close()

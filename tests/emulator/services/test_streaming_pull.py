@@ -399,7 +399,5 @@ def test_an_emulator_can_serve_a_given_broker(clock: ManualClock) -> None:
     """The state that a broker serves is an argument."""
     broker = Broker(clock)
     broker.engine.create_topic(pubsub.Topic(name=TOPIC))
-    with Emulator(broker=broker) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(broker=broker) as emulator, Wire(emulator.endpoint) as wire:
         assert wire.call("GetTopic", pubsub.GetTopicRequest(topic=TOPIC)).name == TOPIC
-        wire.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import closing
 from typing import Any
 
 import grpc
@@ -141,8 +140,7 @@ def test_a_pull_whose_caller_disconnects_while_it_is_served_returns_its_messages
         busy.set()
         go_on.wait(TIMEOUT)
 
-    with Relay(emulator.port) as relay:
-        gone = Wire(relay.endpoint)
+    with Relay(emulator.port) as relay, Wire(relay.endpoint) as gone:
         call = start_pull(gone, emulator)
         owner = threading.Thread(target=emulator.inspect, args=[publish_and_stay_busy])
         owner.start()
@@ -152,7 +150,6 @@ def test_a_pull_whose_caller_disconnects_while_it_is_served_returns_its_messages
         owner.join()
         assert [m.message.data for m in wire.pull()] == [b"a"]
         call.cancel()
-        gone.close()
 
 
 class BrokenContext:
@@ -183,7 +180,7 @@ def test_a_pull_response_that_cannot_be_written_returns_its_messages(
         return await pull(self, request, BrokenContext(context))
 
     monkeypatch.setattr(SubscriberService, "pull", broken_once)
-    with Emulator() as emulator, closing(Wire(emulator.endpoint)) as wire:
+    with Emulator() as emulator, Wire(emulator.endpoint) as wire:
         dead = pubsub.Topic(name=f"{TOPIC}-dead")
         wire.call("CreateTopic", dead)
         wire.create(dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=dead.name))

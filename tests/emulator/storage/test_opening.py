@@ -34,11 +34,9 @@ MESSAGES = [(MARK + str(number).encode()) * 50 for number in range(300)]
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """Return a directory that a broker has filled and released."""
-    with Emulator(data_dir=tmp_path) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(data_dir=tmp_path) as emulator, Wire(emulator.endpoint) as wire:
         wire.create()
         wire.publish(*(message.decode() for message in MESSAGES))
-        wire.close()
     return tmp_path
 
 
@@ -352,10 +350,8 @@ def test_an_incomplete_unconfirmed_end_of_the_log_is_no_damage(
 def test_an_older_copy_of_the_database_is_detected(directory: Path) -> None:
     """The copy may come from a backup of one file."""
     old = (directory / FILE_NAME).read_bytes()
-    with Emulator(data_dir=directory) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(data_dir=directory) as emulator, Wire(emulator.endpoint) as wire:
         wire.publish("newer")
-        wire.close()
     (directory / FILE_NAME).write_bytes(old)
     assert "1 of 301 messages are lost" in refusal(directory)
 
@@ -417,10 +413,8 @@ def test_recovery_without_the_row_of_a_topic_keeps_its_messages(directory: Path)
 
 def test_recovery_without_acknowledgements_redelivers_messages(directory: Path) -> None:
     """A message is rather delivered twice than never."""
-    with Emulator(data_dir=directory) as emulator:
-        wire = Wire(emulator.endpoint)
+    with Emulator(data_dir=directory) as emulator, Wire(emulator.endpoint) as wire:
         wire.acknowledge(*[received.ack_id for received in wire.pull(100)])
-        wire.close()
     change(directory, "DELETE FROM chunks")
     with Emulator(data_dir=directory, recover=True) as emulator:
         assert emulator.backlog(SUBSCRIPTION) >= len(MESSAGES) - 100

@@ -151,11 +151,9 @@ def test_an_emulator_with_a_data_directory_can_be_started_again(
 ) -> None:
     """The second start reads the data of the first one."""
     emulator = Emulator(clock=clock, data_dir=tmp_path)
-    with emulator:
-        wire = Wire(emulator.endpoint)
+    with emulator, Wire(emulator.endpoint) as wire:
         wire.create()
         wire.publish("kept")
-        wire.close()
     with emulator:
         assert emulator.backlog(SUBSCRIPTION) == 1
 
