@@ -180,13 +180,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(address, folder)
 
 
-def test_the_access_tests_cover_every_command() -> None:
+def test_every_command_has_a_test_of_its_token_and_ca_options() -> None:
     """A new one needs a line in ARGUMENTS."""
     assert set(commands(program)) == ARGUMENTS.keys() | OTHERS
 
 
 @pytest.mark.parametrize("command", ARGUMENTS)
-def test_token_and_ca_options_are_accepted_before_and_after_the_command(
+def test_the_token_and_ca_options_may_be_given_before_or_after_the_command_name(
     command: str, broker: Secured
 ) -> None:
     """The token is text before the command, and in a file after it."""
@@ -199,7 +199,7 @@ def test_token_and_ca_options_are_accepted_before_and_after_the_command(
 
 
 @pytest.mark.parametrize("command", ARGUMENTS)
-def test_commands_take_token_and_ca_from_the_environment(
+def test_commands_take_the_token_and_the_ca_file_from_environment_variables(
     command: str, broker: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PULLSTREAM_CA asks for TLS without a scheme. No client reads the broker's own variable."""
@@ -226,7 +226,7 @@ def handle(message):
 """
 
 
-def test_worker_processes_get_the_token_without_showing_it_in_their_arguments(
+def test_the_arguments_of_worker_processes_do_not_contain_the_token(
     broker: Secured, tmp_path: Path
 ) -> None:
     """The parent sends it over a socket, not as an argument."""
@@ -269,7 +269,7 @@ def test_commands_refuse_to_send_a_token_in_plain_text_to_another_machine(
     assert TOKEN not in error
 
 
-def test_the_options_token_and_token_file_exclude_each_other(tmp_path: Path) -> None:
+def test_the_command_options_token_and_token_file_exclude_each_other(tmp_path: Path) -> None:
     """The intended token would be unclear."""
     error = usage_error("--token", "one", "topics", "list", "--token-file", "two")
     assert "--token and --token-file exclude each other" in error

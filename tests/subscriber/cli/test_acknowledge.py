@@ -58,7 +58,7 @@ def pull_with_one_nacked_before() -> tuple[str, list[str]]:
     return old, others
 
 
-def test_the_ack_command_lists_refused_ack_ids_and_counts_the_others(
+def test_the_ack_command_prints_the_refused_ack_ids_and_the_number_of_accepted_ack_ids(
     pubsub_emulator: Emulator,
 ) -> None:
     """With exactly-once delivery, an id is valid until its lease ends."""
@@ -71,7 +71,7 @@ def test_the_ack_command_lists_refused_ack_ids_and_counts_the_others(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_the_nack_command_counts_a_nack_or_says_that_it_may_have_succeeded(
+def test_the_nack_command_says_that_a_nack_without_confirmation_may_have_succeeded(
     pubsub_emulator: Emulator,
 ) -> None:
     """A server may apply a nack, not name it in its answer, and refuse it the second time."""
@@ -83,7 +83,7 @@ def test_the_nack_command_counts_a_nack_or_says_that_it_may_have_succeeded(
     assert len(pullstream("pull", "billing", "--json").objects) == 3
 
 
-def test_the_ack_command_prints_the_servers_error_if_it_concerns_all_ack_ids(
+def test_the_ack_command_for_a_missing_subscription_prints_the_servers_error(
     pubsub_emulator: Emulator,
 ) -> None:
     """Here the subscription does not exist."""

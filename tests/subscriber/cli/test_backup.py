@@ -31,7 +31,9 @@ def create(emulator: Emulator) -> None:
         subscriptions.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
 
 
-def test_a_backup_has_everything_that_was_confirmed_before(tmp_path: Path) -> None:
+def test_a_backup_contains_the_messages_that_were_confirmed_before_the_backup_began(
+    tmp_path: Path,
+) -> None:
     """A broker starts with it, and the first broker continues."""
     target = tmp_path / "backups" / "one"
     with Emulator(rest=True, data_dir=tmp_path / "data") as emulator:
@@ -50,7 +52,9 @@ def test_a_backup_has_everything_that_was_confirmed_before(tmp_path: Path) -> No
     assert {path.stat().st_mode & 0o777 for path in target.iterdir()} == {0o600}
 
 
-def test_backups_of_a_busy_broker_are_consistent(tmp_path: Path) -> None:
+def test_a_backup_taken_while_publishers_run_contains_a_gapless_prefix_of_the_messages(
+    tmp_path: Path,
+) -> None:
     """Every copy has a prefix of the messages: none is missing before another one."""
     with Emulator(rest=True, data_dir=tmp_path / "data") as emulator:
         create(emulator)
@@ -95,7 +99,9 @@ def test_the_backup_command_overwrites_no_existing_file(tmp_path: Path) -> None:
     assert "exists and is not an empty folder" in error
 
 
-def test_a_backup_of_a_broker_in_memory_is_an_error(tmp_path: Path) -> None:
+def test_the_backup_command_fails_for_a_broker_that_keeps_its_data_in_memory(
+    tmp_path: Path,
+) -> None:
     """The target is not created."""
     with Emulator(rest=True) as emulator:
         result = backup(emulator, tmp_path / "copy")
@@ -105,7 +111,7 @@ def test_a_backup_of_a_broker_in_memory_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../escaped", "/etc/escaped"])
-def test_the_backup_command_refuses_file_names_of_the_server_with_a_folder(
+def test_the_backup_command_refuses_a_downloaded_archive_with_folders_in_its_file_names(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name with a folder is refused."""

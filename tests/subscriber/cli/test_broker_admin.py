@@ -75,13 +75,15 @@ def redirecting() -> Iterator[tuple[str, list[str | None]]]:
             thread.join()
 
 
-def test_a_broker_refusal_of_an_admin_command_is_reported_in_one_line(emulator: Emulator) -> None:
+def test_an_admin_command_that_the_broker_refuses_prints_the_error_in_one_line(
+    emulator: Emulator,
+) -> None:
     """The error has the address."""
     ran = run(faults_command, "clear", "7")
     assert (ran.exit_code, ran.output) == (1, "Error: There is no fault with the id 7 in force.\n")
 
 
-def test_an_admin_command_names_the_address_of_an_unreachable_broker() -> None:
+def test_an_admin_command_prints_the_address_of_an_unreachable_broker() -> None:
     """Nothing listens on the port of this test."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -91,7 +93,7 @@ def test_an_admin_command_names_the_address_of_an_unreachable_broker() -> None:
     assert ran.output.count("\n") == 1
 
 
-def test_an_admin_command_says_that_a_broker_without_http_does_not_answer(
+def test_an_admin_command_prints_that_a_broker_does_not_answer_in_http(
     emulator: Emulator,
 ) -> None:
     """The broker of this test has no HTTP."""

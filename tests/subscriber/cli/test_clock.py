@@ -34,7 +34,7 @@ def test_the_clock_command_refuses_to_move_the_clock_back() -> None:
 
 
 @pytest.mark.usefixtures("emulator")
-def test_the_clock_and_faults_commands_print_json_objects_with_json() -> None:
+def test_the_clock_and_faults_commands_with_the_json_option_print_json_objects() -> None:
     """The objects have the time in seconds, too."""
     shown = json.loads(pullstream("clock", "show", "--json").lines[0])
     assert shown["now"] == START

@@ -49,7 +49,7 @@ def test_the_command_runner_terminates_a_command_that_is_starting(
         processes[0].kill()
 
 
-def test_the_command_runner_starts_no_command_after_its_end(tmp_path: Path) -> None:
+def test_a_stopped_command_runner_starts_no_command(tmp_path: Path) -> None:
     """The command would outlive the program."""
     runner = CommandRunner(f"echo > {tmp_path / 'file'}", "s")
     assert runner.run(RECORD, b"") == 0

@@ -28,7 +28,9 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PUBSUB_EMULATOR_HOST", raising=False)
 
 
-def test_shell_completion_offers_resource_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shell_completion_offers_names_of_resources_on_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Ids of the project, or full names; of the kind that the command takes."""
     with Emulator(config=CONFIG) as emulator:
         monkeypatch.setenv("PUBSUB_EMULATOR_HOST", emulator.endpoint)
@@ -42,7 +44,7 @@ def test_shell_completion_offers_resource_names(monkeypatch: pytest.MonkeyPatch)
         assert completions("pull", incomplete="x") == []
 
 
-def test_shell_completion_uses_endpoint_and_project_options_of_the_line(
+def test_shell_completion_uses_the_endpoint_and_project_options_of_the_command_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The command line names the server and the project."""
@@ -54,7 +56,7 @@ def test_shell_completion_uses_endpoint_and_project_options_of_the_line(
         assert completions(*after, incomplete="b") == ["billing"]
 
 
-def test_shell_completion_offers_nothing_if_the_server_is_unreachable(
+def test_shell_completion_offers_no_resource_names_if_the_server_is_unreachable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An error would disturb the command line."""
@@ -65,7 +67,7 @@ def test_shell_completion_offers_nothing_if_the_server_is_unreachable(
     assert completions("fetch", incomplete="") == []
 
 
-def test_shell_completion_offers_commands_and_options() -> None:
+def test_shell_completion_offers_the_commands_and_options_of_the_pullstream_program() -> None:
     """The library click completes them."""
     assert completions(incomplete="sub") == ["subscribe", "subscriptions"]
     assert "--max-messages" in completions("fetch", incomplete="--max")

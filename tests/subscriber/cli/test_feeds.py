@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("pubsub_emulator")
 NEWS = names.topic_path("test-project", "news")
 
 
-def test_the_feeds_command_puts_and_shows_a_feed_with_its_settings() -> None:
+def test_the_feeds_put_command_replaces_all_feed_settings_and_feeds_get_prints_them() -> None:
     """A second put replaces the settings, and settings that it does not name get their defaults."""
     put = pullstream(
         *("feeds", "put", "news", "--ttl", "5s", "--cap-records", "10", "--discard", "reject"),
@@ -32,7 +32,7 @@ def test_the_feeds_command_puts_and_shows_a_feed_with_its_settings() -> None:
     assert "config.capRecords: 100000" in pullstream("feeds", "get", "news").lines
 
 
-def test_the_feeds_read_command_prints_appended_records() -> None:
+def test_the_feeds_read_command_prints_records_that_the_feeds_append_command_added() -> None:
     """`append` prints numbers, and `read` prints data."""
     appended = pullstream("feeds", "append", "news", "a", "b", "--tag", "t", "--attribute", "k=v")
     assert (appended.code, appended.lines) == (0, ["1", "2"])
@@ -51,7 +51,7 @@ def test_the_feeds_read_command_prints_appended_records() -> None:
     }
 
 
-def test_the_feeds_read_command_reads_to_the_end_or_to_its_limit() -> None:
+def test_the_feeds_read_command_stops_at_the_end_of_the_feed_or_at_the_requested_number() -> None:
     """The command makes as many calls as necessary."""
     for _ in range(2):
         pullstream("feeds", "append", "news", *("x" for _ in range(700)))
@@ -59,7 +59,7 @@ def test_the_feeds_read_command_reads_to_the_end_or_to_its_limit() -> None:
     assert len(pullstream("feeds", "read", "news", "--max-messages", "1100").lines) == 1100
 
 
-def test_the_feeds_read_command_reports_a_gap() -> None:
+def test_the_feeds_read_command_prints_which_sequence_numbers_a_gap_has_lost() -> None:
     """The gap is a note or a separate object."""
     pullstream("feeds", "put", "news", "--cap-records", "2")
     pullstream("feeds", "append", "news", "a", "b", "c")
@@ -78,7 +78,7 @@ def test_the_feeds_read_command_reports_a_gap() -> None:
     assert [record["messageId"] for record in records] == ["2", "3"]
 
 
-def test_the_feeds_append_command_with_an_idempotency_key_appends_once() -> None:
+def test_repeated_feeds_append_commands_with_one_idempotency_key_append_the_records_once() -> None:
     """The same numbers are printed again."""
     for _ in range(2):
         appended = pullstream("feeds", "append", "news", "a", "b", "--idempotency-key", "k")
@@ -86,7 +86,7 @@ def test_the_feeds_append_command_with_an_idempotency_key_appends_once() -> None
     assert pullstream("feeds", "read", "news").lines == ["a", "b"]
 
 
-def test_the_feeds_delete_command_requires_a_number_or_a_filter() -> None:
+def test_the_feeds_delete_command_requires_a_sequence_number_or_a_filter() -> None:
     """Messages are deleted by number or filter. A call without either is wrong usage."""
     pullstream("feeds", "append", "news", "a", "b", "c", "--tag", "t")
     assert pullstream("feeds", "delete", "news", "--before-seq", "2").lines == [
@@ -112,6 +112,6 @@ def test_the_feeds_list_command_prints_tabs_to_a_pipe_and_a_table_to_a_terminal(
 
 
 @pytest.mark.parametrize("after", ["-1", "soon"])
-def test_an_invalid_start_of_the_feeds_read_command_is_a_usage_error(after: str) -> None:
+def test_an_invalid_start_position_of_the_feeds_read_command_is_a_usage_error(after: str) -> None:
     """The error names the value."""
     assert after in usage_error("feeds", "read", "news", "--after", after)

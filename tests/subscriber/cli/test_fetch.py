@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("billing")
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_fetch_command_prints_data_to_stdout_and_its_reason_to_stderr(
+def test_the_fetch_command_prints_messages_to_stdout_and_the_reason_of_its_end_to_stderr(
     pubsub_emulator: Emulator,
 ) -> None:
     """Each message is one line, and the note is on stderr. Without --ack none is acknowledged."""
@@ -42,7 +42,7 @@ def test_the_fetch_command_with_ack_acknowledges_the_printed_messages(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_the_fetch_command_prints_fewer_messages_when_its_time_is_up() -> None:
+def test_the_fetch_command_prints_the_messages_received_before_its_timeout() -> None:
     """The note gives the reason."""
     publish(b"one")
     result = pullstream("fetch", "billing", "--min-messages", "2", "--timeout", "0.1")
@@ -58,7 +58,7 @@ def test_the_fetch_command_with_json_prints_all_fields_of_a_message() -> None:
         assert "ackId" not in record
 
 
-def test_the_fetch_command_without_ack_returns_its_messages_at_once_and_uncounted(
+def test_the_fetch_command_without_ack_returns_its_messages_and_counts_no_delivery_attempt(
     pubsub_emulator: Emulator,
 ) -> None:
     """The next command gets them. Nothing has moved the clock."""
@@ -79,7 +79,7 @@ def test_the_fetch_command_without_ack_returns_its_messages_at_once_and_uncounte
     assert pubsub_emulator.backlog(dead) == 1
 
 
-def test_the_fetch_command_tells_people_that_messages_were_returned() -> None:
+def test_the_fetch_command_without_ack_prints_a_note_that_it_returned_its_messages() -> None:
     """The note also says how to acknowledge messages."""
     publish(b"one")
     assert (
@@ -89,7 +89,9 @@ def test_the_fetch_command_tells_people_that_messages_were_returned() -> None:
 
 
 @pytest.mark.parametrize("options", [["--no-wait"], ["--timeout", "0.05"]])
-def test_the_fetch_command_without_messages_in_time_succeeds(options: list[str]) -> None:
+def test_the_fetch_command_succeeds_if_no_message_arrives_before_its_timeout(
+    options: list[str],
+) -> None:
     """A note says so, and stdout stays empty."""
     result = pullstream("fetch", "billing", *options)
     assert (result.code, result.stdout, result.stderr) == (0, b"", "no messages\n")
@@ -120,7 +122,9 @@ def test_the_fetch_command_refuses_contradictory_options(options: list[str], tex
     assert text in usage_error("fetch", "billing", *options)
 
 
-def test_the_fetch_command_with_repeat_continues_until_ctrl_c(pubsub_emulator: Emulator) -> None:
+def test_the_fetch_command_with_the_repeat_option_fetches_messages_until_ctrl_c(
+    pubsub_emulator: Emulator,
+) -> None:
     """With --repeat, each message is printed as soon as it comes."""
     command = ["-m", "pullstream", "fetch", SUBSCRIPTION, "--repeat", "--ack"]
     with subprocess.Popen(
@@ -135,7 +139,7 @@ def test_the_fetch_command_with_repeat_continues_until_ctrl_c(pubsub_emulator: E
         assert program.wait(20) == 130
 
 
-def test_the_subscriptions_state_command_reports_the_state_and_sets_max_waiting() -> None:
+def test_the_subscriptions_state_command_prints_pending_counts_and_can_set_max_waiting() -> None:
     """The same command can set the limit of the subscription."""
     publish(b"one", b"two")
     pullstream("pull", "billing", "--max-messages", "1")

@@ -36,7 +36,9 @@ def until_caught_up(*options: str) -> list[str]:
     return result.lines
 
 
-def test_each_run_of_the_follow_command_continues_after_the_last_one(tmp_path: Path) -> None:
+def test_the_follow_command_continues_after_the_last_record_of_its_previous_run(
+    tmp_path: Path,
+) -> None:
     """Positions are in a file, under the topic's name or another."""
     file = str(tmp_path / "positions.db")
     assert until_caught_up("--checkpoint", file) == ["one", "two"]
@@ -46,7 +48,7 @@ def test_each_run_of_the_follow_command_continues_after_the_last_one(tmp_path: P
     assert kept_in(Path(file)) == {TOPIC: 3, "b": 3}
 
 
-def test_the_follow_command_can_store_its_position_as_a_cursor_of_the_broker() -> None:
+def test_the_follow_command_can_store_its_position_as_a_cursor_on_the_broker() -> None:
     """The cursor has a name."""
     assert until_caught_up("--cursor", "billing") == ["one", "two"]
     append("three")
@@ -63,7 +65,7 @@ def test_the_follow_command_stops_at_the_requested_number_of_records(tmp_path: P
     assert until_caught_up("--checkpoint", file) == ["two"]
 
 
-def test_the_follow_command_prints_position_and_gap_notes_on_stderr() -> None:
+def test_the_follow_command_prints_its_position_and_gaps_in_the_log_on_stderr() -> None:
     """Notes on stderr give the position and the gaps."""
     with SubscriberClient() as client:
         client.feeds.put(TOPIC, {"cap_records": 1})
@@ -74,7 +76,7 @@ def test_the_follow_command_prints_position_and_gap_notes_on_stderr() -> None:
     assert stopped == "stopped after 2"
 
 
-def test_the_follow_command_reports_a_recreated_topic_and_reads_its_beginning(
+def test_the_follow_command_reads_a_recreated_topic_from_its_beginning_and_prints_a_note(
     tmp_path: Path,
 ) -> None:
     """The topic is read from its beginning."""
@@ -98,7 +100,7 @@ def test_the_follow_command_with_json_prints_an_object_for_each_record_and_event
     assert result.stderr == ""
 
 
-def test_the_follow_command_leaves_out_records_by_filter_and_node() -> None:
+def test_the_follow_command_applies_its_filter_and_exclude_node_options_to_records() -> None:
     """The options work as for every reader."""
     with SubscriberClient() as client:
         client.feeds.append(TOPIC, [{"data": b"mine", "attributes": {"node": "a"}}])
@@ -106,7 +108,7 @@ def test_the_follow_command_leaves_out_records_by_filter_and_node() -> None:
     assert until_caught_up("--message-filter", 'attributes.node = "a"') == ["mine"]
 
 
-def test_the_follow_command_fails_for_a_missing_topic_or_creates_it_with_create() -> None:
+def test_the_follow_command_fails_for_a_missing_topic_unless_the_create_option_is_given() -> None:
     """The error is one line, or `--create` makes the topic."""
     assert "Error: NOT_FOUND: " in failure("follow", "nothing", "--until-caught-up")
     result = pullstream("follow", "nothing", "--until-caught-up", "--create")
@@ -143,7 +145,7 @@ def process(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_follow_command_and_stores_the_position(
+def test_a_follow_command_ended_by_a_signal_stores_the_position_after_the_printed_records(
     number: int, code: int, process: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     """The position after the printed records is stored, and there is no traceback."""
@@ -171,7 +173,7 @@ def test_the_follow_command_ends_when_the_reader_of_its_output_closes(
     assert kept_in(tmp_path / "positions.db")[TOPIC] == 2
 
 
-def test_the_follow_command_reports_an_error_once_and_fails() -> None:
+def test_the_follow_command_prints_an_error_once_and_exits_with_1() -> None:
     """The topic does not exist."""
     error = failure("follow", "nothing")
     assert error.startswith("Error: ")

@@ -49,7 +49,9 @@ def test_the_listen_command_prints_new_messages_of_a_topic(pubsub_emulator: Emul
     assert (result.code, result.stdout, result.stderr) == (0, b"one\ntwo\n", "listening\n")
 
 
-def test_the_listen_command_prints_messages_of_the_given_keys(pubsub_emulator: Emulator) -> None:
+def test_the_listen_command_prints_only_messages_of_the_given_ordering_keys(
+    pubsub_emulator: Emulator,
+) -> None:
     """Any number of keys may be given, and `--json` prints an object for each message."""
 
     def publish() -> None:
@@ -64,13 +66,13 @@ def test_the_listen_command_prints_messages_of_the_given_keys(pubsub_emulator: E
     ]
 
 
-def test_the_listen_command_counts_a_key_given_twice_once() -> None:
+def test_the_listen_command_treats_a_repeated_key_as_one_key() -> None:
     """The failure of the only key ends the command."""
     result = pullstream("listen", "nothing", "--ordering-key", "a", "--ordering-key", "a")
     assert result.code == 1
 
 
-def test_the_listen_command_stops_after_the_idle_time() -> None:
+def test_the_listen_command_ends_after_the_idle_time_without_messages() -> None:
     """The exit code is 0."""
     result = pullstream("listen", "orders", "--idle-exit", "0.05")
     assert (result.code, result.stdout) == (0, b"")
@@ -97,7 +99,7 @@ def test_the_listen_command_ends_when_its_topic_is_deleted(pubsub_emulator: Emul
     assert result.stderr.endswith("Error: The topic was deleted.\n")
 
 
-def test_the_listen_command_can_listen_to_a_publisher_without_a_broker() -> None:
+def test_the_listen_command_can_receive_messages_from_a_publisher_without_a_broker() -> None:
     """The publisher's channels are no topics."""
     publisher = ChannelPublisher()
     with served(publisher) as endpoint:

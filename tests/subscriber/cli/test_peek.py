@@ -43,7 +43,9 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
         yield emulator
 
 
-def test_the_peek_command_leases_no_message_and_counts_no_delivery(broker: Emulator) -> None:
+def test_the_peek_command_leases_no_message_and_counts_no_delivery_attempt(
+    broker: Emulator,
+) -> None:
     """No message is leased, and no delivery is counted, however often the command runs."""
     broker.publish(TOPIC, "one", ordering_key="k", origin="web")
     broker.publish(TOPIC, "two", ordering_key="k")
@@ -57,7 +59,7 @@ def test_the_peek_command_leases_no_message_and_counts_no_delivery(broker: Emula
     assert (received.data, received.delivery_attempt) == (b"one", 1)
 
 
-def test_the_peek_command_shows_leased_messages_with_their_state(broker: Emulator) -> None:
+def test_the_peek_command_prints_leased_messages_and_marks_them_as_leased(broker: Emulator) -> None:
     """An acknowledged message that waits for an earlier one of its key is not shown."""
     for number in range(3):
         broker.publish(TOPIC, f"{number}", ordering_key="k")
@@ -84,7 +86,9 @@ def test_the_peek_command_prints_long_data_in_full(broker: Emulator) -> None:
     assert second["data"] == "ä" * 10_000
 
 
-def test_the_peek_command_reports_the_number_of_messages_not_shown(broker: Emulator) -> None:
+def test_the_peek_command_prints_how_many_messages_of_the_backlog_it_does_not_show(
+    broker: Emulator,
+) -> None:
     """The oldest messages are printed."""
     for number in range(5):
         broker.publish(TOPIC, f"{number}")
@@ -92,7 +96,7 @@ def test_the_peek_command_reports_the_number_of_messages_not_shown(broker: Emula
     assert (result.stdout, result.stderr) == (b"0\n1\n", "2 messages (3 more)\n")
 
 
-def test_the_peek_command_succeeds_without_messages(broker: Emulator) -> None:
+def test_the_peek_command_succeeds_for_a_subscription_without_messages(broker: Emulator) -> None:
     """A note says so."""
     result = pullstream("peek", "billing")
     assert (result.code, result.stdout, result.stderr) == (0, b"", "no messages\n")
@@ -105,7 +109,7 @@ def test_the_peek_command_fails_for_a_missing_subscription(broker: Emulator) -> 
     assert "nothing" in result.stderr
 
 
-def test_the_peek_command_returns_the_messages_of_another_server_at_once(
+def test_the_peek_command_pulls_messages_of_other_servers_and_nacks_them_at_once(
     elsewhere: Emulator,
 ) -> None:
     """The command says that the delivery counts."""
@@ -118,7 +122,7 @@ def test_the_peek_command_returns_the_messages_of_another_server_at_once(
     assert pullstream("fetch", "billing", "--ack", "--no-wait").stdout == b"one\n"
 
 
-def test_the_peek_command_needs_yes_if_a_delivery_can_dead_letter_a_message(
+def test_the_peek_command_requires_the_yes_option_if_a_delivery_can_dead_letter_a_message(
     elsewhere: Emulator,
 ) -> None:
     """The error has the limit and the topic. Nothing is delivered before."""
@@ -145,7 +149,7 @@ def test_the_peek_command_refuses_ordered_exactly_once_subscriptions_of_other_se
     assert not elsewhere.history.deliveries("billing")
 
 
-def test_the_json_output_of_the_peek_command_can_be_published_again(
+def test_the_publish_command_accepts_the_json_output_of_the_peek_command(
     broker: Emulator, tmp_path: Path
 ) -> None:
     """The copies have data, attributes and ordering key, but no attributes of a server."""

@@ -38,7 +38,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return install
 
 
-def test_the_help_of_the_program_lists_the_commands() -> None:
+def test_the_help_of_the_pullstream_program_lists_its_commands() -> None:
     """The SDK's own commands need no installation."""
     result = pullstream("--help")
     assert result.code == 0
@@ -46,24 +46,24 @@ def test_the_help_of_the_program_lists_the_commands() -> None:
     assert set(OWN) <= set(listed)
 
 
-def test_the_program_without_a_command_shows_its_help() -> None:
+def test_the_pullstream_program_called_without_a_command_prints_its_help() -> None:
     """The help is on stdout or, since click 8.2, on stderr."""
     result = pullstream()
     assert "Messages:" in result.stdout.decode() + result.stderr
 
 
-def test_an_unknown_command_is_a_usage_error_that_names_it() -> None:
+def test_the_usage_error_for_an_unknown_command_contains_the_name_of_the_command() -> None:
     """The error names it."""
     assert "No such command 'tropics'. Did you mean 'topics'?" in usage_error("tropics")
 
 
-def test_the_error_for_a_mistyped_command_or_option_has_a_suggestion() -> None:
+def test_the_error_for_a_mistyped_command_or_option_suggests_the_correct_name() -> None:
     """Groups and options have suggestions."""
     assert "Did you mean 'list'?" in " ".join(pullstream("topics", "lst").stderr.split())
     assert "--project" in pullstream("topics", "list", "--projct", "p").stderr
 
 
-def test_the_help_truncates_no_description_of_a_command() -> None:
+def test_the_help_prints_the_description_of_every_command_in_full() -> None:
     """Each command has a whole sentence, on narrow terminals over several lines."""
     text = pullstream("--help").stdout.decode()
     assert "..." not in text.partition("Messages:")[2]
@@ -104,14 +104,16 @@ def test_connection_options_are_the_last_section_of_a_commands_help(command: str
         ("topics get", "'describe'"),
     ],
 )
-def test_command_words_of_other_programs_get_a_suggestion(words: str, suggestion: str) -> None:
+def test_command_names_of_other_tools_get_a_suggestion_of_the_pullstream_command(
+    words: str, suggestion: str
+) -> None:
     """A group suggests only the commands that it has."""
     error = usage_error(*words.split())
     command = words.split()[-1]
     assert f"No such command {command!r}. Did you mean {suggestion}?" in error
 
 
-def test_the_version_option_prints_the_version_of_the_package() -> None:
+def test_the_version_option_prints_the_version_of_the_pullstream_package() -> None:
     """In a source tree, it says that there is no version."""
     result = pullstream("--version")
     assert result.code == 0
@@ -126,7 +128,9 @@ def test_other_packages_can_add_commands_by_entry_points(install: Install) -> No
     assert any(line.split() == ["hello", "Greets."] for line in pullstream("--help").lines)
 
 
-def test_a_command_that_cannot_be_loaded_says_why_and_other_commands_work(install: Install) -> None:
+def test_a_command_that_cannot_be_imported_prints_the_reason_and_other_commands_work(
+    install: Install,
+) -> None:
     """The package of a command may lack one of its dependencies."""
     install("broken", "import a_module_that_is_missing\n", broken="command")
     error = failure("broken", "--some", "thing")
@@ -136,7 +140,7 @@ def test_a_command_that_cannot_be_loaded_says_why_and_other_commands_work(instal
     assert "topics" in listing.stdout.decode()
 
 
-def test_ctrl_c_ends_the_program_with_exit_code_130(install: Install) -> None:
+def test_ctrl_c_ends_the_pullstream_program_with_exit_code_130(install: Install) -> None:
     """Shells expect this code of an interrupted program."""
     text = "import click\n@click.command('wait')\ndef command():\n    raise KeyboardInterrupt\n"
     install("waiter", text, wait="command")
@@ -144,7 +148,7 @@ def test_ctrl_c_ends_the_program_with_exit_code_130(install: Install) -> None:
 
 
 @pytest.mark.parametrize("missing", ["click", "rich"])
-def test_the_program_without_its_extra_says_what_to_install(
+def test_the_pullstream_program_without_its_cli_extra_prints_what_to_install(
     missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error is one line without a traceback."""
@@ -170,7 +174,7 @@ def test_a_command_for_an_unreachable_server_prints_one_line_and_exits_with_1() 
     assert error.count("\n") == 1
 
 
-def test_an_invalid_endpoint_option_is_a_usage_error() -> None:
+def test_an_invalid_value_of_the_endpoint_option_is_a_usage_error() -> None:
     """The error has the required form."""
     error = usage_error("topics", "list", "--endpoint", "here there", "--project", "p")
     assert "endpoint must have the form host:port, got 'here there'" in error
@@ -196,7 +200,7 @@ def test_a_short_resource_name_on_the_command_line_needs_a_project(
         (["--project", "projects/said"], {}, "said"),
     ],
 )
-def test_the_project_of_a_command_comes_from_the_option_or_the_environment(
+def test_the_project_of_a_command_comes_from_its_option_or_an_environment_variable(
     args: list[str],
     environment: dict[str, str],
     project: str,
@@ -213,7 +217,7 @@ def test_the_project_of_a_command_comes_from_the_option_or_the_environment(
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_session_options_are_accepted_anywhere_on_the_command_line(
+def test_the_options_project_and_json_are_accepted_anywhere_on_the_command_line(
     place: int, pubsub_emulator: Emulator
 ) -> None:
     """Options may be before the command, between its parts, and after it."""
@@ -231,7 +235,7 @@ def test_an_option_after_the_command_overrides_the_same_option_before_it(
 
 
 @pytest.mark.usefixtures("emulator")
-def test_the_error_of_a_command_names_the_missing_resource_in_full() -> None:
+def test_the_error_of_a_command_contains_the_full_name_of_a_missing_resource() -> None:
     """The server names only its id, which a topic and a subscription may share."""
     error = failure("fetch", "nope", "--project", "p", "--timeout", "1")
     assert error.endswith(

@@ -23,7 +23,7 @@ def run() -> Iterator[Run]:
         yield pool.submit
 
 
-def test_the_command_progress_is_over_when_the_last_message_of_its_limit_has_ended(
+def test_a_command_with_a_message_limit_ends_after_its_last_message_was_processed(
     run: Run,
 ) -> None:
     """A begun message is not enough."""
@@ -39,7 +39,7 @@ def test_the_command_progress_is_over_when_the_last_message_of_its_limit_has_end
     waiting.result()
 
 
-def test_the_command_progress_does_not_begin_a_message_beyond_its_limit(run: Run) -> None:
+def test_a_command_with_a_message_limit_processes_no_message_beyond_the_limit(run: Run) -> None:
     """The message waits until everything is stopped."""
     progress = Progress(1)
     assert progress.begin()
@@ -51,7 +51,7 @@ def test_the_command_progress_does_not_begin_a_message_beyond_its_limit(run: Run
     assert beyond.result() is False
 
 
-def test_the_command_progress_ends_after_the_idle_time_without_messages(run: Run) -> None:
+def test_a_command_with_an_idle_time_ends_after_that_time_without_messages(run: Run) -> None:
     """The silence counts from the end of the last message."""
     clock = WatchedClock()
     progress = Progress(idle=10, clock=clock)
@@ -66,7 +66,7 @@ def test_the_command_progress_ends_after_the_idle_time_without_messages(run: Run
     waiting.result()
 
 
-def test_a_long_running_message_does_not_count_as_idle_time_of_the_progress(run: Run) -> None:
+def test_processing_a_message_does_not_count_as_idle_time_of_a_command(run: Run) -> None:
     """A running message prevents silence."""
     clock = WatchedClock()
     progress = Progress(idle=10, clock=clock)
@@ -80,7 +80,7 @@ def test_a_long_running_message_does_not_count_as_idle_time_of_the_progress(run:
     waiting.result()
 
 
-def test_a_stopped_command_progress_begins_no_message() -> None:
+def test_a_stopped_command_processes_no_further_message() -> None:
     """There is nothing to wait for."""
     progress = Progress()
     progress.stop()
@@ -88,7 +88,9 @@ def test_a_stopped_command_progress_begins_no_message() -> None:
     assert not progress.begin()
 
 
-def test_the_progress_wait_notices_a_signal_received_by_another_thread(run: Run) -> None:
+def test_a_waiting_command_is_interrupted_by_a_signal_that_another_thread_receives(
+    run: Run,
+) -> None:
     """Another thread gets the signal, so the waiting main thread is not woken.
 
     The same happens when a signal comes between the main thread's last look and its sleep.
@@ -109,7 +111,7 @@ def test_the_progress_wait_notices_a_signal_received_by_another_thread(run: Run)
         signal.signal(signal.SIGUSR1, previous)
 
 
-def test_an_interrupted_progress_wait_still_accepts_messages() -> None:
+def test_a_command_interrupted_by_a_signal_processes_messages_until_it_is_stopped() -> None:
     """Only `stop` refuses messages, because a signal handler may do little."""
     progress = Progress()
     progress.interrupt()

@@ -30,7 +30,7 @@ def arrived(count: int) -> list[pubsub.PubsubMessage]:
     return found
 
 
-def test_the_publish_command_publishes_its_arguments_as_messages() -> None:
+def test_the_publish_command_publishes_each_of_its_arguments_as_a_message() -> None:
     """The command prints their ids, one per line."""
     result = pullstream(
         "publish", "orders", "one", "zwölf", "--attribute", "a=1", "--attribute", "b="
@@ -48,7 +48,7 @@ def test_the_publish_command_with_json_prints_an_object_for_each_message_id() ->
     assert published == {"messageId": arrived(1)[0].message_id}
 
 
-def test_the_publish_command_publishes_lines_of_a_file_as_messages(tmp_path: Path) -> None:
+def test_the_publish_command_publishes_each_line_of_a_file_as_a_message(tmp_path: Path) -> None:
     """The data is unchanged without the end of the line. Empty lines are left out and counted."""
     file = tmp_path / "orders.txt"
     file.write_bytes(b"one\n\n\xff\x00\r\nthree")
@@ -57,13 +57,13 @@ def test_the_publish_command_publishes_lines_of_a_file_as_messages(tmp_path: Pat
     assert result.stderr == "Empty lines skipped: 1\n"
 
 
-def test_the_publish_command_publishes_lines_of_stdin_as_messages() -> None:
+def test_the_publish_command_publishes_each_line_of_stdin_as_a_message() -> None:
     """With an attribute an empty line is a message, too."""
     pullstream("publish", "orders", "--attribute", "a=1", stdin=b"one\n\n")
     assert [message.data for message in arrived(2)] == [b"one", b""]
 
 
-def test_the_publish_command_publishes_a_line_of_stdin_without_waiting_for_the_next() -> None:
+def test_the_publish_command_publishes_a_line_of_stdin_before_the_next_line_arrives() -> None:
     """The end of stdin may come much later."""
     reader, writer = os.pipe()
     with (
@@ -104,7 +104,7 @@ def test_the_publish_command_can_take_the_ordering_key_from_a_field_of_each_line
     assert found == {("eu", b"eu;1"), ("us", b"us;2")}
 
 
-def test_the_publish_command_names_a_line_without_its_ordering_key_field() -> None:
+def test_the_publish_command_fails_for_a_line_without_the_field_of_its_ordering_key() -> None:
     """Earlier lines of the same batch are not published either."""
     error = failure("publish", "orders", "--key-field", "2", stdin=b"a,b\nc\n")
     assert error == "Error: line 2: no field 2 for the ordering key (fields: 1)\n"
@@ -124,14 +124,14 @@ def test_the_publish_command_names_a_line_without_its_ordering_key_field() -> No
         (("one", "--attribute", "a"), "'a' does not have the form KEY=VALUE"),
     ],
 )
-def test_exclusive_arguments_of_the_publish_command_are_a_usage_error(
+def test_arguments_of_the_publish_command_that_exclude_each_other_are_a_usage_error(
     args: tuple[str, ...], text: str
 ) -> None:
     """The error names them."""
     assert text in usage_error("publish", "orders", *args)
 
 
-def test_a_failed_publish_command_says_which_messages_were_published() -> None:
+def test_a_failed_publish_command_prints_the_ids_of_the_messages_that_were_published() -> None:
     """The ids of those messages have been printed."""
     stdin = io.BufferedReader(io.BytesIO(b"x" * 100 + b"\n" + b"y" * 11_000_000))
     result = pullstream("publish", "orders", stdin=stdin)
@@ -150,14 +150,14 @@ def test_a_failed_publish_command_says_which_messages_were_published() -> None:
         (("--ordering-key", "k" * 1025), "--ordering-key: ordering_key has 1025 bytes"),
     ],
 )
-def test_the_publish_command_names_an_option_that_pubsub_refuses(
+def test_the_error_of_the_publish_command_names_the_option_that_pubsub_refuses(
     options: tuple[str, str], text: str
 ) -> None:
     """Nothing is published."""
     assert text in usage_error("publish", "orders", "one", *options)
 
 
-def test_the_publish_command_names_a_line_whose_ordering_key_pubsub_refuses() -> None:
+def test_the_error_of_the_publish_command_names_a_line_with_a_refused_ordering_key() -> None:
     """Earlier lines of the same batch are not published either."""
     stdin = b"a,1\n" + b"k" * 1025 + b",2\n"
     error = failure("publish", "orders", "--key-field", "1", stdin=stdin)
@@ -188,7 +188,7 @@ def test_the_publish_command_republishes_received_messages_unchanged(command: st
     }
 
 
-def test_the_publish_command_leaves_out_attributes_that_servers_add() -> None:
+def test_the_publish_command_removes_attributes_that_servers_have_added_to_a_message() -> None:
     """Publishing would refuse them."""
     record = b'{"data": "x", "attributes": {"googclient_schemaname": "s", "a": "1"}}\n\n'
     result = pullstream("publish", "orders", "--from", "-", stdin=record)
@@ -212,7 +212,9 @@ def test_the_publish_command_leaves_out_attributes_that_servers_add() -> None:
         (b"\xff", "can't decode"),
     ],
 )
-def test_the_publish_command_names_an_input_line_that_is_no_message(line: bytes, text: str) -> None:
+def test_the_publish_command_prints_the_number_of_an_input_line_with_an_invalid_message(
+    line: bytes, text: str
+) -> None:
     """Messages of earlier lines may have been published."""
     error = failure("publish", "orders", "--from", "-", stdin=b'{"data": "x"}\n' + line)
     published, error = error.splitlines()

@@ -34,7 +34,7 @@ class Chunks:
         ([b"a\n\nb\n"], [[b"a", b"", b"b"]]),
     ],
 )
-def test_publish_lines_yields_lines_as_soon_as_they_are_complete(
+def test_each_line_of_publish_input_is_available_as_soon_as_its_end_was_read(
     pieces: list[bytes], groups: list[list[bytes]]
 ) -> None:
     """The lines that one read completes are one group, and the last line needs no end."""
@@ -45,7 +45,7 @@ def test_publish_lines_yields_lines_as_soon_as_they_are_complete(
     text=st.binary(max_size=200).map(lambda data: data.replace(b"\r", b"\n")),
     cuts=st.lists(st.integers(0, 200)),
 )
-def test_publish_lines_yields_the_same_lines_however_the_stream_is_split(
+def test_the_lines_of_publish_input_do_not_depend_on_the_sizes_of_the_chunks_read(
     text: bytes, cuts: list[int]
 ) -> None:
     """The lines equal the split of the whole text."""
@@ -56,6 +56,6 @@ def test_publish_lines_yields_the_same_lines_however_the_stream_is_split(
     assert lines == (expected[:-1] if expected[-1] == b"" else expected)
 
 
-def test_publish_lines_reads_from_a_file() -> None:
+def test_the_lines_of_publish_input_can_be_read_from_a_file_object() -> None:
     """Everything else from which Python reads bytes works as well."""
     assert list(line_groups(io.BytesIO(b"a\nb\n"))) == [[b"a", b"b"]]

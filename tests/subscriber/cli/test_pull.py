@@ -30,7 +30,9 @@ def test_the_pull_command_with_ack_acknowledges_the_printed_messages(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_the_pull_command_stops_at_the_requested_number(pubsub_emulator: Emulator) -> None:
+def test_the_pull_command_prints_at_most_the_requested_number_of_messages(
+    pubsub_emulator: Emulator,
+) -> None:
     """The rest stays."""
     publish(b"one", b"two", b"three")
     assert pullstream("pull", "billing", "--ack", "--max-messages", "2").stdout == b"one\ntwo\n"
@@ -55,7 +57,7 @@ def test_the_pull_command_with_json_prints_all_fields_of_a_message() -> None:
     assert "ackId" not in third
 
 
-def test_the_pull_command_prints_a_header_and_safe_data_to_a_terminal() -> None:
+def test_the_pull_command_prints_a_header_and_escaped_message_data_to_a_terminal() -> None:
     """No part of a message can control the terminal."""
     (message_id,) = publish(b"[bold]\x1b[2Jdata", attributes={"a": "\x07"}, ordering_key="k")
     pulled = pullstream("pull", "billing", terminal=True)
@@ -69,7 +71,7 @@ def test_the_pull_command_prints_a_header_and_safe_data_to_a_terminal() -> None:
 
 
 @pytest.mark.parametrize("wait", ["0", "0.05"])
-def test_the_pull_command_without_messages_in_time_succeeds(wait: str) -> None:
+def test_the_pull_command_succeeds_if_no_message_arrives_before_its_timeout(wait: str) -> None:
     """A note says so, and stdout stays empty."""
     result = pullstream("pull", "billing", "--wait", wait)
     assert (result.code, result.stdout, result.stderr) == (0, b"", "no messages\n")

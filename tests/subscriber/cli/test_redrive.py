@@ -39,7 +39,9 @@ def redrive(*args: str) -> tuple[int, list[str], str]:
     return result.code, result.lines, result.stderr
 
 
-def test_redrive_publishes_dead_letters_to_their_source_topics_in_order(emulator: Emulator) -> None:
+def test_the_redrive_command_publishes_dead_letters_to_their_source_topics_in_order(
+    emulator: Emulator,
+) -> None:
     """The messages have their original content. A message without a source stays."""
     code, _, errors = redrive()
     assert code == 1
@@ -53,14 +55,16 @@ def test_redrive_publishes_dead_letters_to_their_source_topics_in_order(emulator
     assert emulator.backlog(BILLING) == 3
 
 
-def test_redrive_publishes_dead_letters_to_the_given_topic(emulator: Emulator) -> None:
+def test_the_redrive_command_publishes_all_dead_letters_to_the_given_topic(
+    emulator: Emulator,
+) -> None:
     """Messages without a source are published, too."""
     assert redrive("--to", "orders") == (0, [], "moved 4\n")
     assert emulator.backlog(DEAD_LETTERS) == 0
     assert redrive("--to", "orders") == (0, [], "no messages\n")
 
 
-def test_a_redrive_filter_selects_messages_and_leaves_the_others_uncounted(
+def test_the_redrive_command_with_a_filter_moves_only_the_matching_messages(
     emulator: Emulator,
 ) -> None:
     """The others stay, and their delivery is not counted as an attempt."""
@@ -72,7 +76,9 @@ def test_a_redrive_filter_selects_messages_and_leaves_the_others_uncounted(
     assert "--filter: You have passed an invalid argument" in errors
 
 
-def test_a_redrive_dry_run_prints_messages_and_changes_nothing(emulator: Emulator) -> None:
+def test_a_dry_run_of_the_redrive_command_prints_the_messages_and_moves_none(
+    emulator: Emulator,
+) -> None:
     """Each message is printed with its target and reason."""
     code, lines, errors = redrive("--to", "orders", "--dry-run")
     assert (code, errors) == (0, "would move 4\n")
@@ -84,13 +90,17 @@ def test_a_redrive_dry_run_prints_messages_and_changes_nothing(emulator: Emulato
     assert len(emulator.messages(ORDERS)) == 3
 
 
-def test_redrive_stops_at_its_message_limit(emulator: Emulator) -> None:
+def test_the_redrive_command_moves_at_most_the_requested_number_of_messages(
+    emulator: Emulator,
+) -> None:
     """The rest stays."""
     assert redrive("--to", "orders", "--limit", "2") == (0, [], "moved 2\n")
     assert emulator.backlog(DEAD_LETTERS) == 2
 
 
-def test_redrive_leaves_messages_that_cannot_be_published(emulator: Emulator) -> None:
+def test_the_redrive_command_acknowledges_no_dead_letter_that_it_could_not_publish(
+    emulator: Emulator,
+) -> None:
     """Nothing is acknowledged without a confirmation."""
     emulator.faults.error("Publish", PermissionDenied("not you"), times=1)
     code, _, errors = redrive("--filter", "attributes:origin")

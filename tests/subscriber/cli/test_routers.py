@@ -14,7 +14,7 @@ WEB = names.topic_path("test-project", "news-web")
 ROUTER = names.router_path("test-project", "to-web")
 
 
-def test_the_routers_command_puts_shows_lists_and_deletes_routers() -> None:
+def test_the_routers_command_creates_shows_lists_and_deletes_routers() -> None:
     """Records appended in between are copied."""
     pullstream("feeds", "put", "news")
     options = ("--source", "news", "--dest", "news-web", "--message-filter", 'attributes.tag = "t"')

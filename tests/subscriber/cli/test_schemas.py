@@ -27,7 +27,9 @@ def definition(folder: Path, *fields: str) -> str:
     return str(path)
 
 
-def test_the_schemas_command_commits_rolls_back_and_deletes_revisions(tmp_path: Path) -> None:
+def test_the_schemas_command_commits_rolls_back_and_deletes_schema_revisions(
+    tmp_path: Path,
+) -> None:
     """Each revision has an id, which a name may end with."""
     first, second = definition(tmp_path, "id"), definition(tmp_path, "id", "cents")
     avro = ("--type", "avro", "--file")
@@ -49,7 +51,7 @@ def test_the_schemas_command_commits_rolls_back_and_deletes_revisions(tmp_path: 
     assert pullstream("schemas", "list").lines == []
 
 
-def test_the_schemas_command_validates_definitions_and_messages(tmp_path: Path) -> None:
+def test_the_schemas_command_validates_schema_definitions_and_messages(tmp_path: Path) -> None:
     """Nothing is stored or published. The error is the server's."""
     good = definition(tmp_path, "id")
     validate = ("schemas", "validate", "--type", "avro", "--file")

@@ -42,7 +42,7 @@ def test_the_seek_command_to_a_time_redelivers_acknowledged_messages(
 
 
 @pytest.mark.usefixtures("billing")
-def test_the_purge_command_ends_at_the_time_of_the_broker_after_confirmation(
+def test_the_purge_command_asks_for_confirmation_and_then_empties_the_backlog(
     emulator: Emulator, clock: ManualClock
 ) -> None:
     """A broker's clock may be ahead. A person is asked first."""
@@ -65,7 +65,7 @@ def test_the_purge_command_ends_at_the_time_of_the_broker_after_confirmation(
         (("--time", "2026-11-26"), "add Z for UTC, or an offset such as +02:00"),
     ],
 )
-def test_an_invalid_time_of_the_seek_command_is_a_usage_error(
+def test_an_invalid_time_argument_of_the_seek_command_is_a_usage_error(
     options: tuple[str, ...], text: str
 ) -> None:
     """The error shows the allowed forms."""

@@ -24,7 +24,9 @@ pytestmark = pytest.mark.usefixtures("billing")
 # ---- printing ------------------------------------------------------------------------------------
 
 
-def test_the_subscribe_command_acknowledges_the_printed_messages(pubsub_emulator: Emulator) -> None:
+def test_the_subscribe_command_acknowledges_only_the_messages_that_it_has_printed(
+    pubsub_emulator: Emulator,
+) -> None:
     """The command stops at the requested number, and the rest stays in the backlog."""
     publish(b"one", b"two", b"three")
     result = pullstream("subscribe", "billing", "--max-messages", "2")
@@ -45,13 +47,13 @@ def test_the_subscribe_command_with_json_prints_an_object_for_each_message() -> 
     }
 
 
-def test_the_subscribe_command_stops_after_the_idle_time() -> None:
+def test_the_subscribe_command_ends_after_the_idle_time_without_messages() -> None:
     """The exit code is 0."""
     result = pullstream("subscribe", "billing", "--idle-exit", "0.05")
     assert (result.code, result.stdout, result.stderr) == (0, b"", "")
 
 
-def test_the_subscribe_command_fails_if_its_stream_ends_with_an_error() -> None:
+def test_the_subscribe_command_fails_if_the_streaming_pull_ends_with_an_error() -> None:
     """The error is one line."""
     error = failure("subscribe", "nothing")
     assert error.startswith("Error: NOT_FOUND: ")
@@ -61,7 +63,7 @@ def test_the_subscribe_command_fails_if_its_stream_ends_with_an_error() -> None:
 # ---- running a command ---------------------------------------------------------------------------
 
 
-def test_the_subscribe_command_passes_each_message_to_the_executed_command(
+def test_the_subscribe_command_passes_each_message_to_the_command_of_its_exec_option(
     tmp_path: Path, pubsub_emulator: Emulator
 ) -> None:
     """The command gets data on stdin and the rest in its environment. Exit code 0 acknowledges."""
@@ -77,7 +79,7 @@ def test_the_subscribe_command_passes_each_message_to_the_executed_command(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_the_subscribe_command_nacks_the_message_of_a_failed_command(
+def test_the_subscribe_command_nacks_a_message_whose_executed_command_fails(
     pubsub_emulator: Emulator,
 ) -> None:
     """A note on stderr has the exit code."""
@@ -88,7 +90,7 @@ def test_the_subscribe_command_nacks_the_message_of_a_failed_command(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_the_subscribe_command_runs_commands_of_several_workers_concurrently(
+def test_the_subscribe_command_with_two_workers_executes_two_commands_at_a_time(
     tmp_path: Path,
 ) -> None:
     """Each of the two commands waits for the other at a named pipe."""
@@ -103,7 +105,7 @@ def test_the_subscribe_command_runs_commands_of_several_workers_concurrently(
     assert Path(f"{pipe}.out").read_text() == "hello\n"
 
 
-def test_message_attributes_become_environment_variables_of_the_executed_command() -> None:
+def test_commands_executed_by_subscribe_get_message_attributes_as_environment_variables() -> None:
     """The names can be used in a shell, and values have only allowed characters."""
     record = {
         "messageId": "1",
@@ -146,7 +148,9 @@ def test_a_signal_ends_the_subscribe_command_after_its_acknowledgements(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_second_signal_ends_the_subscribe_command_without_waiting(tmp_path: Path) -> None:
+def test_a_second_signal_ends_the_subscribe_command_while_its_executed_command_runs(
+    tmp_path: Path,
+) -> None:
     """The program does not wait for a running command, whose message is redelivered."""
     began = tmp_path / "began"
     program = [sys.executable, "-m", "pullstream", "subscribe", "billing"]
@@ -206,7 +210,7 @@ def pipes(tmp_path: Path) -> tuple[Path, Path]:
     return names
 
 
-def test_ctrl_c_in_subscribe_lets_the_running_command_finish(
+def test_ctrl_c_in_the_subscribe_command_lets_the_executed_command_finish(
     pipes: tuple[Path, Path], tmp_path: Path, pubsub_emulator: Emulator
 ) -> None:
     """The message of the command is acknowledged."""
@@ -226,7 +230,7 @@ def test_ctrl_c_in_subscribe_lets_the_running_command_finish(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_second_ctrl_c_in_subscribe_terminates_the_running_command(
+def test_a_second_ctrl_c_in_the_subscribe_command_terminates_the_executed_command(
     pipes: tuple[Path, Path], tmp_path: Path, pubsub_emulator: Emulator
 ) -> None:
     """The child processes of the command end as well, and the message is redelivered."""

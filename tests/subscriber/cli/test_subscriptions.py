@@ -24,7 +24,7 @@ def billing(orders: None) -> None:
 
 
 @pytest.mark.usefixtures("orders")
-def test_the_subscriptions_create_command_sets_all_settings() -> None:
+def test_the_subscriptions_create_command_sets_every_setting_given_by_an_option() -> None:
     """The options have gcloud's names, and a short dead-letter topic gets the project as well."""
     pullstream("topics", "create", "dead")
     created = pullstream(
@@ -55,7 +55,7 @@ def test_the_subscriptions_create_command_sets_all_settings() -> None:
 
 
 @pytest.mark.usefixtures("orders")
-def test_the_subscriptions_create_command_creates_a_push_subscription_with_its_endpoint() -> None:
+def test_the_subscriptions_create_command_can_create_a_push_subscription() -> None:
     """The list shows it."""
     pullstream(
         "subscriptions", "create", "billing", "--topic", "orders", "--push-endpoint", "http://e"
@@ -95,7 +95,7 @@ def test_the_subscriptions_list_command_with_json_prints_one_object_per_line() -
 
 
 @pytest.mark.usefixtures("billing")
-def test_the_subscriptions_list_command_prints_a_table_with_short_names() -> None:
+def test_the_subscriptions_list_command_prints_short_resource_names_to_a_terminal() -> None:
     """The table has a head, and no column that is empty in every row."""
     pullstream("topics", "create", "refunds", "--label", "team=b")
     head, first, second = pullstream("topics", "list", terminal=True).lines
@@ -112,7 +112,7 @@ def shown() -> dict[str, object]:
 
 
 @pytest.mark.usefixtures("billing")
-def test_the_subscriptions_update_command_changes_only_the_given_settings() -> None:
+def test_the_subscriptions_update_command_changes_only_settings_given_by_an_option() -> None:
     """A policy is set as a whole, and another option clears it."""
     pullstream("topics", "create", "dead")
     update = ("subscriptions", "update", "billing")
@@ -145,7 +145,7 @@ def test_the_subscriptions_update_command_changes_only_the_given_settings() -> N
         (("--dead-letter-topic", "orders", "--clear-dead-letter-policy"), "set and cleared"),
     ],
 )
-def test_an_invalid_subscriptions_update_is_a_usage_error_and_changes_nothing(
+def test_an_invalid_subscriptions_update_command_is_a_usage_error_and_changes_no_setting(
     options: tuple[str, ...], text: str
 ) -> None:
     """Nothing is changed."""
@@ -153,13 +153,13 @@ def test_an_invalid_subscriptions_update_is_a_usage_error_and_changes_nothing(
 
 
 @pytest.mark.usefixtures("billing")
-def test_a_detached_subscription_gets_no_messages() -> None:
+def test_a_subscription_detached_by_a_command_receives_no_new_messages() -> None:
     """The settings of the subscription show that it is detached."""
     assert pullstream("subscriptions", "detach", "billing").lines == [f"{SUBSCRIPTION} detached"]
     assert shown()["detached"] is True
 
 
-def test_the_subscriptions_describe_command_shows_backlog_and_age_of_a_broker(
+def test_the_subscriptions_describe_command_shows_backlog_size_and_oldest_message_age(
     emulator: Emulator, clock: ManualClock
 ) -> None:
     """The two come before the settings. A server without HTTP does not report them."""

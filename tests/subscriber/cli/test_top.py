@@ -42,7 +42,7 @@ def status(time: float, published: int, **acknowledged: int) -> dict[str, Any]:
     }
 
 
-def test_the_top_command_computes_rates_between_two_states() -> None:
+def test_the_top_command_shows_message_rates_between_two_readings_of_the_counters() -> None:
     """The largest backlog comes first. A new subscription has no rates yet."""
     before = status(100.0, 10, first=4)
     now = status(102.0, 1010, first=1004, second=10)
@@ -53,14 +53,14 @@ def test_the_top_command_computes_rates_between_two_states() -> None:
     assert rows[0]["acknowledgedPerSecond"] == 0
 
 
-def test_the_top_command_shows_no_negative_rates_after_a_broker_restart() -> None:
+def test_the_top_command_shows_no_negative_message_rates_after_a_broker_restart() -> None:
     """The counters of a restarted broker begin at 0."""
     (row,) = rows_of(status(100.0, 1000, first=900), status(101.0, 5, first=1))
     assert (row["publishedPerSecond"], row["acknowledgedPerSecond"]) == (0, 0)
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_the_top_command_truncates_names_but_no_numbers(width: int) -> None:
+def test_the_top_command_truncates_names_but_not_numbers_on_a_narrow_terminal(width: int) -> None:
     """Names are, if the terminal is narrow."""
     rows = rows_of(status(0.0, 0, first=0), status(1.0, 123_456_789, first=1_234))
     screen = io.StringIO()
@@ -76,7 +76,9 @@ def test_the_top_command_truncates_names_but_no_numbers(width: int) -> None:
     ("seconds", "text"),
     [(0, "0s"), (45.9, "45s"), (200, "3m 20s"), (7200, "2h"), (7500, "2h 5m"), (90_000, "1d 1h")],
 )
-def test_the_top_command_shows_ages_in_two_units(seconds: float, text: str) -> None:
+def test_the_top_command_shows_message_ages_in_at_most_two_time_units(
+    seconds: float, text: str
+) -> None:
     """The second one is left out if it is 0."""
     assert age_of(seconds) == text
 

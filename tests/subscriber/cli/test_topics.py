@@ -29,7 +29,7 @@ def test_the_topics_command_creates_lists_and_deletes_topics() -> None:
     assert pullstream("topics", "list").lines == []
 
 
-def test_the_topics_create_command_sets_labels_and_retention() -> None:
+def test_the_topics_create_command_sets_the_labels_and_the_message_retention_of_the_topic() -> None:
     """The description shows them with one path and value per line."""
     pullstream(
         *("topics", "create", "orders", "--label", "a=1", "--label", "b="),
@@ -56,7 +56,7 @@ def test_an_invalid_option_value_of_the_topics_command_is_a_usage_error(
     assert text in usage_error("topics", "create", "orders", *option)
 
 
-def test_the_topics_create_command_refuses_an_existing_topic_and_keeps_earlier_ones(
+def test_a_topics_create_command_that_fails_for_one_topic_keeps_the_topics_created_before(
     pubsub_emulator: Emulator, orders: None
 ) -> None:
     """Topics that were created earlier on the same line stay."""
@@ -67,7 +67,7 @@ def test_the_topics_create_command_refuses_an_existing_topic_and_keeps_earlier_o
 
 
 @pytest.mark.usefixtures("orders")
-def test_the_topics_update_command_changes_only_the_given_settings() -> None:
+def test_the_topics_update_command_changes_only_settings_given_by_an_option() -> None:
     """Labels are set and removed one by one."""
     update = ("topics", "update", "orders")
     assert pullstream(*update, "--label", "stage=test").lines == [f"{TOPIC} updated"]
@@ -80,6 +80,6 @@ def test_the_topics_update_command_changes_only_the_given_settings() -> None:
     assert "Nothing to change" in pullstream(*update).stderr
 
 
-def test_the_error_for_a_topic_id_that_is_too_short_states_the_rule() -> None:
+def test_the_error_for_a_topic_id_that_is_too_short_states_the_rule_for_valid_ids() -> None:
     """The server's text names a page only."""
     assert "an id has 3 to 255 characters" in failure("topics", "create", "y")

@@ -29,7 +29,7 @@ def client(pubsub_emulator: Emulator) -> Iterator[SubscriberClient]:
         yield client
 
 
-def test_the_watch_command_prints_records_and_stops_at_the_requested_number(
+def test_the_watch_command_prints_records_of_feeds_and_stops_at_the_requested_number(
     client: SubscriberClient,
 ) -> None:
     """A pipe gets the data alone."""
@@ -38,7 +38,7 @@ def test_the_watch_command_prints_records_and_stops_at_the_requested_number(
     assert (result.code, result.stdout, result.stderr) == (0, b"one\ntwo\n", "")
 
 
-def test_the_watch_command_reports_gaps_and_stops_after_the_idle_time(
+def test_the_watch_command_prints_gaps_and_ends_after_the_idle_time_without_records(
     client: SubscriberClient,
 ) -> None:
     """Notes report both. The command stops after the idle time with exit code 0."""
@@ -51,7 +51,7 @@ def test_the_watch_command_reports_gaps_and_stops_after_the_idle_time(
     ]
 
 
-def test_the_watch_command_with_json_prints_an_object_for_each_event(
+def test_the_watch_command_with_the_json_option_prints_an_object_for_each_record_and_event(
     client: SubscriberClient,
 ) -> None:
     """Each object has its topic."""
@@ -74,7 +74,7 @@ def test_the_watch_command_with_json_prints_an_object_for_each_event(
     assert {one["event"] for one in others} == {"caught-up"}
 
 
-def test_the_watch_command_prints_the_topic_of_each_message_to_a_terminal(
+def test_the_watch_command_prints_the_topic_above_each_message_on_a_terminal(
     client: SubscriberClient,
 ) -> None:
     """The topic is above the data."""
@@ -85,7 +85,7 @@ def test_the_watch_command_prints_the_topic_of_each_message_to_a_terminal(
     assert body == "one"
 
 
-def test_the_watch_command_prints_only_records_that_pass_filter_and_node(
+def test_the_watch_command_applies_its_filter_and_exclude_node_options_to_records(
     client: SubscriberClient,
 ) -> None:
     """Records of the user's own node are left out."""
@@ -117,7 +117,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_watch_command_without_traceback_or_incomplete_line(
+def test_a_signal_ends_the_watch_command_without_a_traceback_or_an_incomplete_output_line(
     number: int, code: int, process: subprocess.Popen[bytes], client: SubscriberClient
 ) -> None:
     """There is no traceback and no incomplete line."""

@@ -55,7 +55,7 @@ def free() -> list[str]:
 # ---- handling ------------------------------------------------------------------------------------
 
 
-def test_the_worker_command_handles_messages_in_all_its_processes(
+def test_the_worker_command_handles_messages_in_all_its_processes_concurrently(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """Each of the two processes has one message at the same time."""
@@ -86,7 +86,7 @@ def test_the_callback_of_the_worker_command_may_be_async(
     eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
 
 
-def test_the_callback_of_the_worker_command_may_take_batches(
+def test_the_callback_of_the_worker_command_may_take_batches_of_messages(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """Batches have at most the requested size."""
@@ -109,7 +109,7 @@ def test_the_callback_of_the_worker_command_may_take_batches(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_drains_the_worker_command(
+def test_a_worker_command_ended_by_a_signal_finishes_and_acknowledges_its_running_messages(
     number: int, code: int, start: Start, pubsub_emulator: Emulator
 ) -> None:
     """Messages that have not begun are free, and running ones are finished and acknowledged."""
@@ -130,7 +130,7 @@ def test_a_signal_drains_the_worker_command(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 2
 
 
-def test_ctrl_c_does_not_reach_programs_started_by_worker_callbacks(
+def test_ctrl_c_in_the_worker_command_does_not_end_programs_started_by_its_callbacks(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """A command that a callback has started is finished as well."""
@@ -164,7 +164,7 @@ def test_a_worker_callback_that_exceeds_the_drain_timeout_is_killed(start: Start
     eventually(lambda: free() == ["a"])
 
 
-def test_a_second_signal_ends_the_worker_command_at_once(
+def test_a_second_signal_ends_the_worker_command_without_waiting_for_running_callbacks(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """The exit code is that of a killed program. Its message waits for the end of its lease."""
@@ -178,7 +178,7 @@ def test_a_second_signal_ends_the_worker_command_at_once(
     assert free() == ["a"]
 
 
-def test_worker_processes_whose_parent_is_killed_finish_and_end(
+def test_worker_processes_whose_parent_was_killed_finish_their_messages_and_end(
     start: Start, pubsub_emulator: Emulator
 ) -> None:
     """A killed parent sends no command, but the end of its control pipe is enough."""
@@ -224,7 +224,9 @@ def handle(message):
     assert " restarts=1 " in program.stdout
 
 
-def test_a_worker_process_that_gets_sigterm_drains_and_is_replaced(start: Start) -> None:
+def test_a_worker_process_that_gets_sigterm_finishes_its_messages_and_is_replaced(
+    start: Start,
+) -> None:
     """A user may thus get a new process."""
     publish(b"a")
     program = start()
@@ -238,7 +240,7 @@ def test_a_worker_process_that_gets_sigterm_drains_and_is_replaced(start: Start)
 
 
 @pytest.mark.parametrize("is_here", [True, False])
-def test_the_worker_command_reloads_a_changed_callback(
+def test_the_worker_command_with_the_reload_option_runs_the_new_code_of_a_changed_callback(
     is_here: bool,
     start: Start,
     pubsub_emulator: Emulator,
@@ -274,7 +276,7 @@ def test_the_worker_command_reloads_a_changed_callback(
         ("json:__name__", "json:__name__ is 'json', which cannot be called"),
     ],
 )
-def test_a_missing_callback_of_the_worker_command_is_a_usage_error(
+def test_a_callback_that_the_worker_command_cannot_find_is_a_usage_error(
     callback: str, says: str
 ) -> None:
     """The error is one line, and nothing is retried."""
@@ -293,7 +295,7 @@ def test_a_missing_callback_of_the_worker_command_is_a_usage_error(
         (["app:handle", "--shutdown-timeout", "0"], "--shutdown-timeout"),
     ],
 )
-def test_the_worker_command_reports_usage_errors_before_it_starts_a_process(
+def test_the_worker_command_exits_on_a_usage_error_before_it_starts_a_process(
     args: list[str], says: str
 ) -> None:
     """The exit code is 2."""
@@ -302,7 +304,7 @@ def test_the_worker_command_reports_usage_errors_before_it_starts_a_process(
     assert says in result.stderr
 
 
-def test_the_worker_command_reports_a_missing_subscription_once_for_all_processes() -> None:
+def test_all_processes_of_a_worker_command_report_a_missing_subscription_as_one_error() -> None:
     """One error is reported for all processes, of which there is one for each core."""
     result = pullstream("worker", "json:loads", "--subscription", "nothing", "--json")
     assert result.code == 1
@@ -313,7 +315,9 @@ def test_the_worker_command_reports_a_missing_subscription_once_for_all_processe
         assert len(last["processes"]) == len(os.sched_getaffinity(0))
 
 
-def test_each_output_line_of_the_worker_command_names_its_process(start: Start) -> None:
+def test_each_output_line_of_the_worker_command_names_the_process_that_printed_the_line(
+    start: Start,
+) -> None:
     """Each line of a traceback names its process, too."""
     publish(b"a", b"b")
     program = start(
@@ -337,7 +341,9 @@ def handle(message):
     assert not any(line.startswith("Traceback") for line in program.said)
 
 
-def test_output_of_worker_processes_appears_above_the_table_on_a_terminal(tmp_path: Path) -> None:
+def test_the_worker_command_prints_output_of_its_processes_above_the_table_on_a_terminal(
+    tmp_path: Path,
+) -> None:
     """Output written directly to the terminal would damage the table."""
     (tmp_path / "app.py").write_text("print('hello')\nraise ValueError('no luck')\n")
     result = pullstream(

@@ -32,7 +32,7 @@ RECORD = {
 }
 
 
-def test_the_json_worker_view_prints_an_object_with_each_process_and_the_total(
+def test_the_worker_command_with_json_prints_message_counts_per_process_and_in_total(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The object has each process and the total."""
@@ -41,7 +41,7 @@ def test_the_json_worker_view_prints_an_object_with_each_process_and_the_total(
     assert json.loads(capsys.readouterr().out) == {"processes": [process], "total": RECORD}
 
 
-def test_the_worker_view_prints_one_line_with_the_total_to_a_pipe(
+def test_the_worker_command_prints_one_line_with_total_message_counts_to_a_pipe(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The line has the total of all processes, as pairs of a name and a value."""
@@ -53,7 +53,7 @@ def test_the_worker_view_prints_one_line_with_the_total_to_a_pipe(
 
 
 @pytest.mark.parametrize("view", [JsonView(), LinesView()])
-def test_the_worker_view_prints_every_tenth_update_and_the_last(
+def test_the_worker_command_prints_every_tenth_count_update_and_the_last_to_a_pipe(
     view: JsonView, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line per second would be too much for a log."""
@@ -64,13 +64,15 @@ def test_the_worker_view_prints_every_tenth_update_and_the_last(
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_the_worker_view_prints_notes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_worker_command_prints_notes_about_its_processes_to_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Notes go to stderr."""
     JsonView().remark("process 1 is gone")
     assert capsys.readouterr() == ("", "process 1 is gone\n")
 
 
-def test_the_worker_view_prints_a_table_to_a_terminal() -> None:
+def test_the_worker_command_prints_a_table_with_a_row_for_each_process_to_a_terminal() -> None:
     """Each process and the total have a row. A message cannot control the terminal."""
     out = io.StringIO()
     live = Live(console=Console(file=out, width=100), auto_refresh=False)
