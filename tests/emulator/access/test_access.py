@@ -21,7 +21,7 @@ def access() -> Access:
     ("header", "principal"),
     [("Bearer t-ci", CI), ("bearer t-ci-2", CI), ("Bearer  t-root ", ROOT)],
 )
-def test_a_bearer_token_identifies_its_principal(
+def test_a_bearer_token_identifies_the_principal_that_calls_the_broker(
     access: Access, header: str, principal: Principal
 ) -> None:
     """The token is in the header that every client uses."""
@@ -29,7 +29,7 @@ def test_a_bearer_token_identifies_its_principal(
 
 
 @pytest.mark.parametrize("header", [None, ""])
-def test_a_call_without_token_is_refused(access: Access, header: str | None) -> None:
+def test_a_grpc_call_without_a_token_is_refused(access: Access, header: str | None) -> None:
     """The error says that the token is missing."""
     with pytest.raises(Unauthenticated, match="missing required authentication"):
         access.authenticate(header)
@@ -42,7 +42,7 @@ def test_a_call_without_token_is_refused(access: Access, header: str | None) -> 
         *("t-ci", "Basic t-ci", "Bearer \udcff", "Bearer ü"),
     ],
 )
-def test_a_wrong_token_is_refused(access: Access, header: str) -> None:
+def test_a_grpc_call_with_an_unknown_token_is_refused(access: Access, header: str) -> None:
     """The error text is the same for all wrong tokens, and contains no token."""
     with pytest.raises(Unauthenticated) as refused:
         access.authenticate(header)
@@ -50,7 +50,9 @@ def test_a_wrong_token_is_refused(access: Access, header: str) -> None:
 
 
 @pytest.mark.parametrize("projects", [(), ("test",), ("test", "dev")])
-def test_a_principal_may_access_its_own_projects(access: Access, projects: tuple[str, ...]) -> None:
+def test_a_principal_may_access_the_projects_that_the_auth_file_grants(
+    access: Access, projects: tuple[str, ...]
+) -> None:
     """One call may name several of them."""
     access.check("Bearer t-ci", *projects)
 
@@ -58,7 +60,7 @@ def test_a_principal_may_access_its_own_projects(access: Access, projects: tuple
 @pytest.mark.parametrize(
     "projects", [("prod",), ("test", "prod"), ("TEST",), ("",), (ALL_PROJECTS,)]
 )
-def test_a_principal_may_not_access_other_projects(
+def test_a_principal_may_not_access_projects_that_the_auth_file_does_not_grant(
     access: Access, projects: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log has the reason; the caller does not get it."""

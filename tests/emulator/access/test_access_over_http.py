@@ -78,7 +78,7 @@ def test_an_http_request_without_a_valid_token_is_refused(
     ("method", "path"),
     [("POST", "/reset"), ("POST", "/shutdown")],
 )
-def test_a_principal_of_one_project_may_not_reset_or_stop_the_broker(
+def test_a_principal_with_access_to_one_project_only_may_not_reset_or_stop_the_broker(
     guarded: Emulator, method: str, path: str
 ) -> None:
     """Only a principal of all projects may use it."""
@@ -91,7 +91,7 @@ def test_a_principal_of_one_project_may_not_reset_or_stop_the_broker(
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/v0/admin/faults"), ("DELETE", "/v0/events")]
 )
-def test_a_principal_of_one_project_may_not_use_the_admin_api(
+def test_a_principal_with_access_to_one_project_only_may_not_use_the_admin_api(
     guarded: Emulator, method: str, path: str
 ) -> None:
     """Errors below /v0 have that API's form."""
@@ -113,7 +113,7 @@ def test_alternative_spellings_of_the_reset_path_do_not_bypass_access_control(
     assert ask(guarded, "GET", MINE, "t-test")[0] == 200
 
 
-def test_a_principal_of_all_projects_may_reset_the_broker(guarded: Emulator) -> None:
+def test_a_principal_with_access_to_all_projects_may_reset_the_broker(guarded: Emulator) -> None:
     """Without tokens everybody may do so."""
     ask(guarded, "PUT", MINE, "t-root")
     assert ask(guarded, "POST", "/reset", "t-root")[0] == 200
@@ -121,6 +121,6 @@ def test_a_principal_of_all_projects_may_reset_the_broker(guarded: Emulator) -> 
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz"])
-def test_the_health_check_needs_no_token(guarded: Emulator, path: str) -> None:
+def test_the_http_health_check_needs_no_token(guarded: Emulator, path: str) -> None:
     """Start scripts wait for this answer."""
     assert ask(guarded, "GET", path, None)[0] == 200

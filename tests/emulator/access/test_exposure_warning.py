@@ -12,13 +12,13 @@ from tests.emulator.certificates import new_identity
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1", "nowhere.invalid"])
-def test_listening_on_loopback_causes_no_exposure_warning(host: str) -> None:
+def test_a_broker_that_listens_on_loopback_logs_no_exposure_warning(host: str) -> None:
     """An address on which nothing can listen needs none either."""
     assert exposure_warning.warning(host, None, None) is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", ""])
-def test_listening_on_a_public_address_without_tls_and_tokens_causes_a_warning(
+def test_a_broker_on_a_public_address_without_tls_or_tokens_warns_of_each_exposure(
     host: str, tmp_path: Path
 ) -> None:
     """The warning names the missing protection. With tokens and TLS there is no warning."""

@@ -89,7 +89,9 @@ def test_every_grpc_method_refuses_a_call_without_a_valid_token(
     assert (code, text) == ("UNAUTHENTICATED", "Request had invalid authentication credentials.")
 
 
-def test_a_stream_is_refused_before_its_first_request(guarded: Emulator) -> None:
+def test_a_streaming_pull_without_a_valid_token_is_refused_before_its_first_request(
+    guarded: Emulator,
+) -> None:
     """The broker does not wait for a request."""
     wire = Wire(guarded.endpoint)
     requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -100,7 +102,7 @@ def test_a_stream_is_refused_before_its_first_request(guarded: Emulator) -> None
     wire.close()
 
 
-def test_an_unknown_method_without_a_token_is_unauthenticated_not_unimplemented(
+def test_a_call_of_an_unknown_grpc_method_without_a_token_ends_with_unauthenticated(
     guarded: Emulator, callers: dict[str, Caller]
 ) -> None:
     """An unknown method is refused like any other. With a token it is UNIMPLEMENTED."""
@@ -115,7 +117,9 @@ def test_an_unknown_method_without_a_token_is_unauthenticated_not_unimplemented(
     channel.close()
 
 
-def test_unary_calls_pulls_and_streams_work_with_a_valid_token(callers: dict[str, Caller]) -> None:
+def test_unary_calls_pulls_and_streaming_pulls_succeed_with_a_valid_token(
+    callers: dict[str, Caller],
+) -> None:
     """The test covers unary calls, a waiting pull, and a stream."""
     tester = callers["tester"]
     tester.call("CreateTopic", pubsub.Topic(name=TOPIC))
@@ -134,7 +138,9 @@ def test_unary_calls_pulls_and_streams_work_with_a_valid_token(callers: dict[str
     stream.cancel()
 
 
-def test_an_undecodable_request_with_a_valid_token_is_invalid_argument(guarded: Emulator) -> None:
+def test_an_undecodable_grpc_request_with_a_valid_token_ends_with_invalid_argument(
+    guarded: Emulator,
+) -> None:
     """The code is the same as for a broker without tokens."""
     wire = Wire(guarded.endpoint)
     call = wire.raw("Publish").future(
@@ -149,7 +155,7 @@ def test_an_undecodable_request_with_a_valid_token_is_invalid_argument(guarded: 
 DENIED = ("PERMISSION_DENIED", "User not authorized to perform this action.")
 
 
-def test_a_call_to_a_foreign_project_is_denied_whether_or_not_the_resource_exists(
+def test_a_call_to_a_project_without_access_is_denied_whether_or_not_the_resource_exists(
     callers: dict[str, Caller],
 ) -> None:
     """So callers cannot find out which resources exist in other projects."""
@@ -181,7 +187,7 @@ def test_a_call_to_a_foreign_project_is_denied_whether_or_not_the_resource_exist
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_call_that_access_control_refuses_has_no_effect(
+def test_a_call_denied_by_access_control_changes_no_resource_of_the_broker(
     guarded: Emulator, callers: dict[str, Caller], method: str, request_: Any
 ) -> None:
     """The rule holds for every kind of call."""
@@ -196,7 +202,7 @@ def test_a_call_that_access_control_refuses_has_no_effect(
     assert guarded.backlog(other.name) == 0
 
 
-def test_a_refused_call_is_not_logged_as_an_error_of_the_broker(
+def test_a_call_refused_by_access_control_is_not_logged_as_an_error_of_the_broker(
     callers: dict[str, Caller], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log contains no error for it, and no token."""

@@ -36,7 +36,9 @@ def code(channel: grpc.Channel, project: str, token: str | None) -> str:
     return name
 
 
-def test_tls_options_and_token_options_work_together(tmp_path: Path, identity: Identity) -> None:
+def test_a_broker_started_with_tls_and_token_options_checks_tokens_over_tls(
+    tmp_path: Path, identity: Identity
+) -> None:
     """The broker has a certificate and a key, a token for all projects, and a file for some."""
     certificate, key = identity.write(tmp_path)
     auth = tmp_path / "auth.json"
@@ -54,7 +56,7 @@ def test_tls_options_and_token_options_work_together(tmp_path: Path, identity: I
         ends_well(process)
 
 
-def test_an_auth_token_may_come_from_an_environment_variable() -> None:
+def test_the_auth_token_of_the_broker_program_may_be_set_by_an_environment_variable() -> None:
     """The list of processes does not show the environment."""
     with (
         running(PULLSTREAM_AUTH_TOKEN="t-one t-two") as (_, address),
@@ -65,7 +67,7 @@ def test_an_auth_token_may_come_from_an_environment_variable() -> None:
         assert code(channel, "test", "t-two") == "OK"
 
 
-def test_a_broker_without_protection_on_a_public_address_logs_a_warning() -> None:
+def test_a_broker_program_on_a_public_address_without_tls_or_tokens_logs_a_warning() -> None:
     """The warning has one line, and the broker serves."""
     with running("--host", "0.0.0.0") as (process, address):
         with grpc.insecure_channel(address) as channel:
@@ -86,7 +88,7 @@ def test_a_broker_without_protection_on_a_public_address_logs_a_warning() -> Non
         (["--auth-file", "{none}"], "{none}: No such file or directory"),
     ],
 )
-def test_a_bad_access_option_ends_the_program_with_one_line(
+def test_an_invalid_access_option_ends_the_broker_program_with_one_line_of_error(
     tmp_path: Path, identity: Identity, arguments: list[str], text: str
 ) -> None:
     """The error comes before the broker listens. The exit code is 2, as for every bad option."""
@@ -98,7 +100,9 @@ def test_a_bad_access_option_ends_the_program_with_one_line(
 
 @pytest.mark.parametrize("value", ["", " ", "\t\n"])
 @pytest.mark.parametrize("arguments", [[], ["--auth-token=t-root"]])
-def test_an_empty_token_variable_is_an_error(value: str, arguments: list[str]) -> None:
+def test_an_empty_token_environment_variable_ends_the_broker_program_with_an_error(
+    value: str, arguments: list[str]
+) -> None:
     """An empty value is a secret that was not filled in.
 
     Without the error the broker would be open to all.
@@ -107,7 +111,7 @@ def test_an_empty_token_variable_is_an_error(value: str, arguments: list[str]) -
     assert "PULLSTREAM_AUTH_TOKEN is empty: set it to a token, or unset it" in error
 
 
-def test_a_duplicate_principal_in_the_auth_file_ends_the_program_with_an_error(
+def test_a_duplicate_principal_in_the_auth_file_ends_the_broker_program_with_an_error(
     tmp_path: Path,
 ) -> None:
     """Only the last entry would count."""
@@ -119,13 +123,15 @@ def test_a_duplicate_principal_in_the_auth_file_ends_the_program_with_an_error(
     assert "t-one" not in error
 
 
-def test_an_empty_auth_file_ends_the_program_with_an_error(tmp_path: Path) -> None:
+def test_an_empty_auth_file_ends_the_broker_program_with_an_error(tmp_path: Path) -> None:
     auth = tmp_path / "auth.yaml"
     auth.write_text("\n", encoding="utf-8")
     assert f"{auth}: the file is empty" in error_of(f"--auth-file={auth}", exit_code=2)
 
 
-def test_command_line_tokens_and_an_auth_file_may_be_combined(tmp_path: Path) -> None:
+def test_tokens_of_the_command_line_and_of_an_auth_file_are_accepted_together(
+    tmp_path: Path,
+) -> None:
     """Tokens of the command line allow everything. Tokens of the file allow what the file says."""
     access = access_from(["t-admin"], written(tmp_path, GOOD))
     assert access is not None
@@ -135,20 +141,22 @@ def test_command_line_tokens_and_an_auth_file_may_be_combined(tmp_path: Path) ->
         access.check("Bearer t-ci", "prod")
 
 
-def test_a_token_on_the_command_line_may_not_be_in_the_auth_file_too(tmp_path: Path) -> None:
+def test_a_token_given_both_on_the_command_line_and_in_the_auth_file_is_refused(
+    tmp_path: Path,
+) -> None:
     """One token cannot be both, because a principal with few projects would get access to all."""
     with pytest.raises(AccessError, match=r"auth\.json: one of its tokens is also") as refused:
         access_from(["t-ci"], written(tmp_path, GOOD))
     assert "t-ci" not in str(refused.value)
 
 
-def test_without_access_options_no_access_check_is_created() -> None:
+def test_a_broker_without_access_options_checks_no_tokens() -> None:
     """There is no object that could make calls slower."""
     assert access_from([], None) is None
 
 
 @pytest.mark.parametrize("token", ["", "  "])
-def test_an_empty_auth_token_is_refused(token: str) -> None:
+def test_an_empty_auth_token_option_is_refused(token: str) -> None:
     """The token may come from a variable that was not set."""
     with pytest.raises(AccessError, match="must not be empty"):
         access_from(["good", token], None)

@@ -14,7 +14,7 @@ from pullstream_protocol.rpcs import RPCS
 
 
 @pytest.mark.parametrize("rpc", RPCS, ids=lambda rpc: rpc.method)
-def test_projects_of_finds_the_project_in_every_request_type(rpc: Any) -> None:
+def test_the_function_projects_of_finds_the_project_in_every_type_of_grpc_request(rpc: Any) -> None:
     """Each field with a resource name counts, including those of RPCs that are added later."""
     for path in RESOURCE_FIELDS[rpc.request.DESCRIPTOR.name]:
         request = rpc.request()
@@ -37,7 +37,7 @@ def name_resource(request: Any, path: str, name: str) -> None:
         getattr(request, field)[name].SetInParent()
 
 
-def test_projects_of_finds_all_projects_that_a_subscription_names() -> None:
+def test_the_function_projects_of_includes_the_projects_of_topic_and_dead_letter_topic() -> None:
     """The projects are the projects of the subscription, its topic, and its dead-letter topic."""
     request = pubsub.Subscription(name="projects/a/subscriptions/s", topic="projects/b/topics/t")
     request.dead_letter_policy.dead_letter_topic = "projects/c/topics/t"
@@ -56,7 +56,7 @@ def test_projects_of_finds_all_projects_that_a_subscription_names() -> None:
         ("projects", []),
     ],
 )
-def test_projects_of_reads_the_project_only_from_resource_names(
+def test_the_function_projects_of_finds_no_project_in_a_text_that_is_no_resource_name(
     name: str, projects: list[str]
 ) -> None:
     """A text that is no resource name has no project."""

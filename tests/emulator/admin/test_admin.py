@@ -92,7 +92,7 @@ def test_the_admin_api_lifts_all_faults_at_once(http_client: Http, wire: Wire) -
     wire.publish("a")
 
 
-def test_the_admin_api_aborts_open_streams(http_client: Http, wire: Wire) -> None:
+def test_the_admin_api_aborts_open_streaming_pulls(http_client: Http, wire: Wire) -> None:
     """The open streams end. The answer has their number."""
     wire.create()
     stream = wire.stream()
@@ -106,7 +106,7 @@ def test_the_admin_api_aborts_open_streams(http_client: Http, wire: Wire) -> Non
 # ---- clock ---------------------------------------------------------------------------------------
 
 
-def test_the_admin_api_advances_the_clock(
+def test_the_admin_api_advances_the_broker_clock(
     http_client: Http, wire: Wire, clock: ManualClock
 ) -> None:
     """Everything that was due has happened when the answer arrives."""
@@ -120,7 +120,7 @@ def test_the_admin_api_advances_the_clock(
 
 
 @pytest.mark.parametrize("seconds", [None, -1, "600", True, float("nan"), float("inf"), 1e12])
-def test_an_invalid_clock_advance_is_refused(seconds: Any, admin: Admin) -> None:
+def test_the_admin_api_refuses_an_invalid_clock_advance(seconds: Any, admin: Admin) -> None:
     """The clock does not move."""
     body = json.dumps({"seconds": seconds}).encode()
     with pytest.raises(InvalidArgument, match="seconds must be"):

@@ -21,7 +21,7 @@ def planted(environment: dict[str, str]) -> list[tuple[str, str]]:
     ]
 
 
-def test_project_variables_create_topics_and_their_subscriptions() -> None:
+def test_project_environment_variables_create_topics_and_their_subscriptions() -> None:
     """The syntax is that of images around Google's emulator.
 
     Topics are created before subscriptions.
@@ -41,13 +41,15 @@ def test_project_variables_create_topics_and_their_subscriptions() -> None:
     ]
 
 
-def test_a_project_variable_without_topics_creates_nothing() -> None:
+def test_a_project_environment_variable_without_topics_creates_no_resources() -> None:
     """An environment without such variables creates nothing either."""
     assert planted({"PUBSUB_PROJECT1": "shop"}) == planted({}) == []
 
 
 @pytest.mark.parametrize("value", ["", ",orders", "shop,", "shop,,orders"])
-def test_a_malformed_project_variable_is_named_in_the_error(value: str) -> None:
+def test_the_error_for_a_malformed_project_environment_variable_names_the_variable(
+    value: str,
+) -> None:
     """The error contains the value."""
     with pytest.raises(ConfigError, match=f"PUBSUB_PROJECT3: must have the form .*: '{value}'"):
         seeds_from_environment({"PUBSUB_PROJECT3": value})
@@ -79,7 +81,9 @@ def subscriptions_of(value: str) -> dict[str, tuple[bool, int, str]]:
         ("app:8080", "http://app:8080"),
     ],
 )
-def test_a_project_variable_may_define_a_push_subscription(endpoint: str, url: str) -> None:
+def test_a_project_environment_variable_may_define_a_push_subscription(
+    endpoint: str, url: str
+) -> None:
     """The other subscriptions of the topic are found, too."""
     assert subscriptions_of(f"shop,orders:billing:pushed+{endpoint}:audit") == {
         "billing": (False, 0, ""),
@@ -88,7 +92,7 @@ def test_a_project_variable_may_define_a_push_subscription(endpoint: str, url: s
     }
 
 
-def test_a_project_variable_may_set_ordering_and_ack_deadline() -> None:
+def test_a_project_environment_variable_may_set_message_ordering_and_the_ack_deadline() -> None:
     """In every combination."""
     assert subscriptions_of("shop,orders:aaa/ordered:bbb~300:ccc~60/ordered+app/push") == {
         "aaa": (True, 0, ""),
@@ -98,7 +102,9 @@ def test_a_project_variable_may_set_ordering_and_ack_deadline() -> None:
 
 
 @pytest.mark.parametrize("text", ["billing/order", "billing+", "billing/ordered~60", "+app", ""])
-def test_a_malformed_subscription_in_a_project_variable_is_named_in_the_error(text: str) -> None:
+def test_the_error_for_a_project_environment_variable_names_the_malformed_subscription(
+    text: str,
+) -> None:
     """The error has the allowed form."""
     with pytest.raises(ConfigError, match=r"PUBSUB_PROJECT1: .*ID\[~SECONDS\]\[/ordered\]"):
         subscriptions_of(f"shop,orders:{text}")

@@ -79,7 +79,7 @@ def test_a_configuration_file_defines_the_initial_resources(tmp_path: Path) -> N
             emulator.publish(ORDERS, '{"id": "x"}')
 
 
-def test_a_configuration_file_may_be_json(tmp_path: Path) -> None:
+def test_a_configuration_file_may_be_written_in_json(tmp_path: Path) -> None:
     """The same content needs no YAML package then."""
     path = tmp_path / "pubsub.json"
     path.write_text(json.dumps({"project": "shop", "topics": [{"name": "orders"}]}))
@@ -87,7 +87,7 @@ def test_a_configuration_file_may_be_json(tmp_path: Path) -> None:
         assert topic(emulator).name == ORDERS
 
 
-def test_the_project_of_a_configuration_may_come_from_the_environment(
+def test_the_project_of_a_configuration_file_defaults_to_the_environment_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The variable is the one that clients use. The file takes precedence."""
@@ -98,7 +98,7 @@ def test_the_project_of_a_configuration_may_come_from_the_environment(
         assert topic(emulator, "projects/lab/topics/orders").name
 
 
-def test_an_empty_configuration_file_creates_nothing(tmp_path: Path) -> None:
+def test_an_empty_configuration_file_creates_no_resources(tmp_path: Path) -> None:
     """An empty section creates nothing either."""
     path = tmp_path / "pubsub.yaml"
     path.write_text("# nothing yet\n", encoding="utf-8")
@@ -141,7 +141,7 @@ def entry(section: str, **fields: Any) -> dict[str, Any]:
         (entry("schemas", name="order", type="XML"), r"schemas\[0\].type: .*: 'XML'"),
     ],
 )
-def test_a_malformed_configuration_is_refused_with_its_position_and_value(
+def test_the_error_for_a_malformed_configuration_names_the_position_and_value(
     content: Any, problem: str, tmp_path: Path
 ) -> None:
     """The error has the position in the file and the value. No broker is created."""
@@ -172,7 +172,7 @@ def test_a_malformed_configuration_is_refused_with_its_position_and_value(
         ),
     ],
 )
-def test_a_configuration_that_the_engine_refuses_prevents_the_start(
+def test_a_configuration_with_an_invalid_resource_prevents_the_start_of_the_broker(
     content: Any, problem: str
 ) -> None:
     """The error is the broker's own, after the position. The broker does not start."""
@@ -191,7 +191,7 @@ def test_a_configuration_that_the_engine_refuses_prevents_the_start(
         ("missing.yaml", None, "No such file"),
     ],
 )
-def test_an_unreadable_configuration_file_is_named_in_the_error(
+def test_the_error_for_an_unreadable_configuration_file_names_the_file(
     name: str, text: str | bytes | None, problem: str, tmp_path: Path
 ) -> None:
     """The error has one line."""
@@ -204,7 +204,7 @@ def test_an_unreadable_configuration_file_is_named_in_the_error(
     assert "\n" not in str(raised.value)
 
 
-def test_a_configuration_leaves_existing_resources_unchanged() -> None:
+def test_a_configuration_file_leaves_existing_resources_of_the_broker_unchanged() -> None:
     """A broker that restarts with its stored data has no message twice."""
     config = {
         "project": "shop",
@@ -221,7 +221,7 @@ def test_a_configuration_leaves_existing_resources_unchanged() -> None:
         assert second.backlog(BILLING) == 1
 
 
-def test_a_reset_restores_the_resources_of_the_configuration() -> None:
+def test_a_broker_reset_creates_the_resources_of_the_configuration_again() -> None:
     """Resources that were created since are removed, and those of the configuration exist again."""
     config = {
         "project": "shop",
@@ -243,7 +243,7 @@ def test_a_reset_restores_the_resources_of_the_configuration() -> None:
         assert fault.is_over
 
 
-def test_configured_messages_may_have_base64_data() -> None:
+def test_initial_messages_in_a_configuration_file_may_have_base64_data() -> None:
     """Bytes that are not text can only be written in base64."""
     data = bytes(range(256))
     text = base64.b64encode(data).decode()
@@ -251,7 +251,7 @@ def test_configured_messages_may_have_base64_data() -> None:
     assert seed.request.messages[0].data == data
 
 
-def test_the_emulator_profile_allows_an_ack_deadline_of_one_second() -> None:
+def test_the_broker_profile_named_emulator_allows_an_ack_deadline_of_one_second() -> None:
     """The minimum is 1 s. The production profile refuses that."""
     config = {
         "project": "shop",

@@ -66,7 +66,9 @@ def test_console_files_are_served_with_their_content_types(emulator: Emulator, n
     "path",
     ["nothing.js", "..%2fpages.py", "%2e%2e/pages.py", "pages.py", "../pages.py", "a.b.js", "x"],
 )
-def test_paths_outside_the_console_folder_are_not_served(emulator: Emulator, path: str) -> None:
+def test_http_paths_outside_the_console_folder_are_not_served(
+    emulator: Emulator, path: str
+) -> None:
     """No spelling of a path leads out of the folder."""
     assert get(emulator, f"/console/{path}")[0] == 404
 
@@ -95,13 +97,13 @@ def test_the_console_refuses_a_foreign_host_header(emulator: Emulator) -> None:
     assert get(emulator, "/console/", {"Host": "evil.example"})[0] == 403
 
 
-def test_the_console_can_be_read_only() -> None:
+def test_the_page_of_a_read_only_console_is_marked_as_read_only() -> None:
     """The page then has no actions."""
     with Emulator(rest=Rest(console="read-only")) as emulator:
         assert 'data-mode="read-only"' in get(emulator, "/console/")[2]
 
 
-def test_the_console_can_be_switched_off() -> None:
+def test_a_broker_with_the_console_switched_off_serves_no_console_pages() -> None:
     """Then a browser gets `Ok` like all others."""
     with Emulator(rest=Rest(console=None)) as emulator:
         assert get(emulator, "/console/")[0] == 404

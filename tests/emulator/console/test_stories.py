@@ -103,7 +103,9 @@ def run_test(folder: Path, text: str, **environment: str) -> subprocess.Complete
 # ---- the whole story -----------------------------------------------------------------------------
 
 
-def test_a_story_leads_from_a_publish_to_a_pytest_assertion(page: Page, tmp_path: Path) -> None:
+def test_a_console_user_publishes_sets_a_fault_and_copies_a_pytest_assertion_of_the_result(
+    page: Page, tmp_path: Path
+) -> None:
     """A user publishes, breaks delivery by a fault, sees it, and keeps a test of it."""
     with running() as (_, endpoint):
         console = ConsolePage(page, endpoint)
@@ -159,7 +161,7 @@ def test_a_story_leads_from_a_publish_to_a_pytest_assertion(page: Page, tmp_path
         assert run_test(tmp_path, test).returncode == 1
 
 
-def test_the_console_writes_a_pytest_assertion_for_the_user_s_program(
+def test_the_console_generates_a_pytest_assertion_about_the_user_s_program(
     console: Console, tmp_path: Path
 ) -> None:
     """The assertion uses pullstream's fixture. The user adds the program."""
@@ -204,7 +206,7 @@ def test_the_console_map_marks_resources_that_need_attention(console: Console) -
     assert node.locator(".problem").evaluate(height) <= 92
 
 
-def test_the_console_map_follows_status_changes(console: Console) -> None:
+def test_the_console_map_shows_new_deleted_and_changed_resources_live(console: Console) -> None:
     """Of a resource that exists, that is new, and that is gone; the others stay."""
     console.rest.create()
     console.open("map", "Map")
@@ -254,7 +256,7 @@ def test_the_console_shows_new_messages_of_a_topic_live(console: Console) -> Non
     expect(page.get_by_role("alert").filter(has_text="ilter")).to_be_visible()
 
 
-def test_the_console_publishes_an_earlier_message_again(console: Console) -> None:
+def test_the_console_republishes_an_earlier_message(console: Console) -> None:
     """With its attributes and key, and more than once. The same as commands."""
     console.rest.create()
     console.emulator.publish(TOPIC, "it's one", "key", colour="red")
@@ -282,7 +284,9 @@ def test_the_console_publishes_an_earlier_message_again(console: Console) -> Non
     assert "gcloud pubsub topics publish orders" in console.copied("Copy as command", "gcloud")
 
 
-def test_the_console_checks_and_decodes_messages_by_their_schema(console: Console) -> None:
+def test_the_console_validates_and_decodes_messages_by_the_schema_of_their_topic(
+    console: Console,
+) -> None:
     """The publish form refuses a message that does not match the schema."""
     schema = {"type": "AVRO", "definition": json.dumps(ORDER)}
     console.rest.ok("POST", "/v1/projects/test/schemas?schemaId=order", schema)
@@ -303,7 +307,9 @@ def test_the_console_checks_and_decodes_messages_by_their_schema(console: Consol
     expect(page.locator("pre.code")).to_contain_text("7b 22 69 64")
 
 
-def test_the_console_shows_numbers_and_brackets_in_json_exactly(console: Console) -> None:
+def test_the_console_shows_numbers_and_brackets_of_json_message_data_without_rounding(
+    console: Console,
+) -> None:
     """A browser's own numbers would be rounded."""
     console.rest.create()
     console.emulator.publish(
@@ -377,7 +383,7 @@ def test_a_large_message_does_not_freeze_the_console(
     assert page.evaluate("window.longest") < 3000
 
 
-def test_a_badly_encoded_console_address_shows_not_found(console: Console) -> None:
+def test_a_console_url_with_bad_percent_encoding_shows_a_not_found_page(console: Console) -> None:
     problems: list[str] = []
     console.page.on("pageerror", lambda error: problems.append(str(error)))
     page = console.open("map", "Map")
@@ -389,7 +395,7 @@ def test_a_badly_encoded_console_address_shows_not_found(console: Console) -> No
     assert problems == []
 
 
-def test_the_console_peeks_pulls_acks_seeks_and_purges_a_subscription(
+def test_the_console_can_peek_pull_ack_seek_and_purge_a_subscription(
     console: Console, wire: Wire
 ) -> None:
     """Peek without a lease, pull, nack, ack, seek to a snapshot, purge."""
@@ -501,7 +507,7 @@ def test_the_console_shows_dead_letters_with_reasons_and_resends_them(
     ]
 
 
-def test_the_console_logs_pushes_with_their_answers(console: Console) -> None:
+def test_the_console_lists_push_requests_with_the_answers_of_the_endpoint(console: Console) -> None:
     """A refused push comes again."""
     with Endpoint() as endpoint:
         answers = iter([503])
@@ -546,7 +552,7 @@ def test_the_console_creates_commits_and_rolls_back_schema_revisions(console: Co
     assert len(listed) == 3
 
 
-def test_the_console_shows_feed_windows_gaps_and_routers(console: Console) -> None:
+def test_the_console_shows_the_window_gaps_and_routers_of_a_feed(console: Console) -> None:
     """A limit of records makes the window move."""
     console.rest.call("PUT", "/v0/topics/clicks?project=test", {"cap_records": 3})
     console.rest.call("PUT", "/v0/topics/archive?project=test", {})
@@ -622,7 +628,7 @@ def test_the_console_search_box_finds_resources_and_messages(console: Console) -
     expect(page.get_by_role("heading", level=1)).to_have_text("Subscription billing")
 
 
-def test_the_console_filters_by_project(console: Console) -> None:
+def test_the_console_shows_only_resources_of_the_selected_project(console: Console) -> None:
     """The choice is part of the link."""
     console.rest.create()
     console.rest.ok("PUT", "/v1/projects/other/topics/news")
@@ -636,7 +642,9 @@ def test_the_console_filters_by_project(console: Console) -> None:
     assert "project=other" in page.url
 
 
-def test_the_console_asks_for_a_token_and_shows_its_projects(browser: Browser) -> None:
+def test_the_console_asks_for_a_token_and_shows_the_projects_of_its_principal(
+    browser: Browser,
+) -> None:
     """The token is in no address, and not kept after the tab."""
     tokens = {"secret": Principal("ci", frozenset({"test"})), "all": Principal("operator")}
     with Emulator(rest=True, access=Access(tokens)) as emulator:
@@ -665,7 +673,7 @@ def test_the_console_asks_for_a_token_and_shows_its_projects(browser: Browser) -
     "screen",
     ["topics/test/orders", "subscriptions/test/billing", "dead-letters", "schemas", "faults"],
 )
-def test_a_read_only_console_has_no_actions(browser: Browser, screen: str) -> None:
+def test_a_read_only_console_shows_no_buttons_for_changes(browser: Browser, screen: str) -> None:
     """The console shows everything nevertheless."""
     harmless = {"Pause", "Apply", "Copy as command", "◐"}
     with Emulator(rest=Rest(console="read-only")) as emulator, opened(browser, []) as page:
@@ -687,7 +695,7 @@ def test_the_console_reconnects_after_a_broker_restart(console: Console) -> None
         expect(page.locator(".node")).to_have_count(2)
 
 
-def test_a_thousand_messages_a_second_do_not_freeze_the_console(console: Console) -> None:
+def test_a_thousand_published_messages_a_second_do_not_freeze_the_console(console: Console) -> None:
     """The stream skips and counts most events. The page answers in the meantime."""
     console.rest.create()
     page = console.open("topics/test/orders", "Topic orders")
