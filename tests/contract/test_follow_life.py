@@ -34,7 +34,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
 from tests.contract.face import TIMEOUT
 from tests.contract.following import TOPIC, Followed, Held, kept_in, until
-from tests.subscriber.program import start_program
+from tests.subscriber.program import end_of, start_program
 from tests.subscriber.scripted_server import Call, ScriptedServer
 
 
@@ -255,9 +255,8 @@ client.follow(
 )
 caught_up.wait()
 """
-    with start_program(program, here.emulator.endpoint) as running:
-        _, errors = running.communicate(timeout=TIMEOUT)
-    assert (running.returncode, errors) == (0, "")
+    _, errors, code = end_of(start_program(program, here.emulator.endpoint))
+    assert (code, errors) == (0, "")
     assert kept_in(tmp_path / "positions.db")[TOPIC] == 3
 
 

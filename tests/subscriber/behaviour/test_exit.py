@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
-from tests.subscriber.program import start_program
-from tests.subscriber.streaming.fakes import TIMEOUT
+from tests.subscriber.program import end_of, interrupted, start_program
 
 PROLOGUE = f"""
 import sys, threading
@@ -30,6 +29,12 @@ def handle(message):
 def wait_for(count, semaphore):
     for _ in range(count):
         assert semaphore.acquire(timeout=20)
+
+def receive_all():
+    future = client.subscribe(subscription, handle)
+    wait_for(20, acked)
+    wait_for(5, kept)
+    return future
 
 client = SubscriberClient(endpoint=sys.argv[1])
 subscription = {SUBSCRIPTION!r}
@@ -54,12 +59,8 @@ def test_program_exit_sends_pending_acks_and_returns_unsettled_messages(
     here: Stage, ending: str
 ) -> None:
     """The program closes nothing. It has its own exit code and prints nothing."""
-    running = program(
-        here,
-        "client.subscribe(subscription, handle)\nwait_for(20, acked)\nwait_for(5, kept)\n" + ending,
-    )
-    out, err = running.communicate(timeout=TIMEOUT)
-    assert (out, err, running.returncode) == ("", "", 3 if ending else 0)
+    running = program(here, "receive_all()\n" + ending)
+    assert end_of(running) == ("", "", 3 if ending else 0)
     assert here.backlog == 5
     assert here.free() == [b"keep"] * 5
 
@@ -74,8 +75,7 @@ def test_a_callback_that_never_ends_does_not_block_the_program_exit(here: Stage)
         "client.subscribe(subscription, stuck)\n"
         "wait_for(10, kept)\n",
     )
-    out, err = running.communicate(timeout=TIMEOUT)
-    assert (out, err, running.returncode) == ("", "", 0)
+    assert end_of(running) == ("", "", 0)
     assert len(here.free()) == 25
 
 
@@ -83,9 +83,7 @@ def test_ctrl_c_in_future_result_lets_the_program_end_cleanly(here: Stage) -> No
     """The program gets the exception and closes, and nothing else is printed."""
     running = program(
         here,
-        "future = client.subscribe(subscription, handle)\n"
-        "wait_for(20, acked)\n"
-        "wait_for(5, kept)\n"
+        "future = receive_all()\n"
         "try:\n"
         "    print('ready', flush=True)\n"
         "    future.result()\n"
@@ -93,11 +91,7 @@ def test_ctrl_c_in_future_result_lets_the_program_end_cleanly(here: Stage) -> No
         "    print(future.close(timeout=5), future.result())\n"
         "    sys.exit(130)\n",
     )
-    assert running.stdout is not None
-    assert running.stdout.readline() == "ready\n"
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=TIMEOUT)
-    assert (out, err, running.returncode) == ("True True\n", "", 130)
+    assert interrupted(running) == ("True True\n", "", 130)
     assert here.backlog == 5
     assert here.free() == [b"keep"] * 5
 
@@ -107,19 +101,14 @@ def test_ctrl_c_in_a_with_block_closes_the_client(here: Stage) -> None:
     running = program(
         here,
         "with client:\n"
-        "    future = client.subscribe(subscription, handle)\n"
-        "    wait_for(20, acked)\n"
-        "    wait_for(5, kept)\n"
+        "    future = receive_all()\n"
         "    print('ready', flush=True)\n"
         "    future.result()\n",
     )
-    assert running.stdout is not None
-    assert running.stdout.readline() == "ready\n"
-    running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=TIMEOUT)
+    _, err, code = interrupted(running)
     assert err.count("Traceback") == 1
     assert err.rstrip().endswith("KeyboardInterrupt")
-    assert running.returncode == -signal.SIGINT
+    assert code == -signal.SIGINT
     assert here.backlog == 5
     assert here.free() == [b"keep"] * 5
 
@@ -159,5 +148,4 @@ def test_the_client_process_reuses_the_memory_of_large_responses() -> None:
         here.publish(b"a")
         here.publish(b"x" * 100_000)
         running = program(here, MEASURE)
-        out, err = running.communicate(timeout=TIMEOUT)
-    assert (out, err, running.returncode) == ("True\n", "", 0)
+        assert end_of(running) == ("True\n", "", 0)

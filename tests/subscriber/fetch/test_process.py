@@ -8,7 +8,7 @@ from pullstream import SubscriberClient
 from pullstream.rpc.rpcs import Rpcs
 from pullstream_emulator import Emulator
 from tests.subscriber.fetching import NAME, TOPIC
-from tests.subscriber.program import start_program
+from tests.subscriber.program import end_of, start_program
 
 TIMEOUT = 20.0
 
@@ -72,9 +72,7 @@ client.close()
 
 
 def run(program: str, broker: Emulator) -> tuple[str, str, int]:
-    with start_program(PROLOGUE + program, broker.endpoint) as process:
-        out, err = process.communicate(timeout=TIMEOUT)
-    return out, err, process.returncode
+    return end_of(start_program(PROLOGUE + program, broker.endpoint))
 
 
 def test_program_exit_returns_fetched_messages_held_by_its_threads(broker: Emulator) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-from collections.abc import Iterator
 
 import pytest
 
 from pullstream_emulator import Emulator
-from tests.subscriber.program import start_program
-from tests.subscriber.streaming.fakes import TIMEOUT
+from tests.subscriber.program import end_of, interrupted, start_program
 
 NEWS = "projects/p/topics/news"
 
@@ -87,30 +84,21 @@ print(future.result(), flush=True)
 
 
 @pytest.fixture
-def endpoint() -> Iterator[str]:
-    with Emulator() as emulator:
-        yield emulator.endpoint
-
-
-def ended(program: subprocess.Popen[str]) -> tuple[str, str, int]:
-    out, err = program.communicate(timeout=TIMEOUT)
-    return out, err, program.returncode
+def endpoint(emulator: Emulator) -> str:
+    return emulator.endpoint
 
 
 @pytest.mark.parametrize("ending", ["", "sys.exit(3)\n"], ids=["end", "exit"])
 def test_a_program_may_exit_without_closing_its_watch(endpoint: str, ending: str) -> None:
     """The program has its own exit code and prints nothing."""
-    assert ended(start_program(PROLOGUE + ending, endpoint)) == ("", "", 3 if ending else 0)
+    assert end_of(start_program(PROLOGUE + ending, endpoint)) == ("", "", 3 if ending else 0)
 
 
 def test_ctrl_c_interrupts_a_program_that_waits_for_its_watch(endpoint: str) -> None:
     """Leaving the client's block ends the watch."""
     text = "with client:\n    print('ready', flush=True)\n    future.result()\n"
     program = start_program(PROLOGUE + text, endpoint)
-    assert program.stdout is not None
-    assert program.stdout.readline() == "ready\n"
-    program.send_signal(signal.SIGINT)
-    _, err, code = ended(program)
+    _, err, code = interrupted(program)
     assert err.count("Traceback") == 1
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert code == -signal.SIGINT
@@ -118,12 +106,12 @@ def test_ctrl_c_interrupts_a_program_that_waits_for_its_watch(endpoint: str) -> 
 
 def test_every_use_of_a_watch_in_a_forked_child_raises_at_once(endpoint: str) -> None:
     """Closing the client does nothing in the child, and the parent's watch continues."""
-    out, _, code = ended(start_program(QUIET + PROLOGUE + CHILD, endpoint))
+    out, _, code = end_of(start_program(QUIET + PROLOGUE + CHILD, endpoint))
     forked = " ".join(["ForkedProcess"] * 4)
     assert (out, code) == (f"{forked}\n7\nTrue\n", 0)
 
 
 def test_a_forked_child_survives_while_its_parent_watches_a_feed(endpoint: str) -> None:
     """The threads of gRPC must not continue in the child."""
-    out, _, code = ended(start_program(QUIET + PROLOGUE + CROWD, endpoint))
+    out, _, code = end_of(start_program(QUIET + PROLOGUE + CROWD, endpoint))
     assert (out, code) == ("7\n" * 6, 0)
