@@ -82,6 +82,13 @@ class Broker:
         return self.engine.backlog(SUBSCRIPTION)
 
 
+def broker_holding(*data: str, key: str = "", **subscription: Any) -> Broker:
+    """Return a broker whose subscription has these messages."""
+    broker = Broker(**subscription)
+    broker.publish(*data, key=key)
+    return broker
+
+
 class ConsumerDriver:
     """A consumer of the broker's subscription. `wakes` counts its wake-ups."""
 

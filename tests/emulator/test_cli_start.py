@@ -100,8 +100,7 @@ def test_the_program_serves_its_clock_and_history_over_http() -> None:
     """The API is available on the same port."""
     pytest.importorskip("aiohttp")
     with broker() as (wire, endpoint):
-        wire.create()
-        wire.publish("a")
+        wire.create_with("a")
         assert len(wire.pull()) == 1
         address = f"http://{endpoint}/v0"
         with urlopen(f"{address}/admin/clock:advance", b'{"seconds": 10}', TIMEOUT) as response:
@@ -115,8 +114,7 @@ def test_the_program_serves_its_clock_and_history_over_http() -> None:
 def test_the_max_bytes_option_limits_the_kept_messages() -> None:
     """With --max-bytes the broker refuses messages instead of growing."""
     with broker("--max-bytes", "1k") as (wire, _):
-        wire.create()
-        wire.publish("x" * 600)
+        wire.create_with("x" * 600)
         with pytest.raises(grpc.RpcError, match="RESOURCE_EXHAUSTED"):
             wire.publish("x" * 600)
         assert len(wire.pull()) == 1
@@ -125,8 +123,7 @@ def test_the_max_bytes_option_limits_the_kept_messages() -> None:
 def test_the_return_leases_on_disconnect_option_frees_leases_of_a_cut_stream() -> None:
     """Without the option they would continue until the ack deadline."""
     with broker("--return-leases-on-disconnect") as (wire, _):
-        wire.create()
-        wire.publish("a")
+        wire.create_with("a")
         stream = wire.stream(stream_ack_deadline_seconds=600)
         assert stream.data(1) == ["a"]
         stream.cancel()
@@ -135,8 +132,7 @@ def test_the_return_leases_on_disconnect_option_frees_leases_of_a_cut_stream() -
 
 def test_the_max_pull_messages_option_limits_the_response_to_a_pull() -> None:
     with broker("--max-pull-messages", "2") as (wire, _):
-        wire.create()
-        wire.publish("a", "b", "c")
+        wire.create_with("a", "b", "c")
         assert data_of(wire.pull()) == ["a", "b"]
         assert data_of(wire.pull()) == ["c"]
 

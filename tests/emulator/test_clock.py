@@ -26,8 +26,7 @@ def emulator() -> Iterator[Emulator]:
 
 def test_an_advance_of_the_clock_ends_leases(emulator: Emulator, wire: Wire) -> None:
     """The leases end before `advance` returns."""
-    wire.create(ack_deadline_seconds=600)
-    wire.publish("a")
+    wire.create_with("a", ack_deadline_seconds=600)
     for _ in range(20):
         assert data_of(wire.pull(wait=False)) == ["a"]
         assert wire.pull(wait=False) == []
@@ -38,8 +37,7 @@ def test_an_advance_of_the_clock_redelivers_messages_on_streams(
     emulator: Emulator, wire: Wire
 ) -> None:
     """The stream receives the message whose lease has expired."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     stream = wire.stream(stream_ack_deadline_seconds=600)
     assert stream.data(1) == ["a"]
     emulator.clock.advance(600)
@@ -62,8 +60,7 @@ def test_an_advance_of_the_clock_ends_a_retry_backoff(emulator: Emulator, wire: 
     policy = pubsub.RetryPolicy(
         minimum_backoff=Duration(seconds=300), maximum_backoff=Duration(seconds=300)
     )
-    wire.create(retry_policy=policy)
-    wire.publish("a")
+    wire.create_with("a", retry_policy=policy)
     (a,) = wire.pull()
     wire.modify(0, a.ack_id)
     emulator.clock.advance(200)
@@ -76,8 +73,7 @@ def test_an_advance_of_the_clock_drops_messages_past_their_retention(
     emulator: Emulator, wire: Wire
 ) -> None:
     """A message that was not fetched in time is removed."""
-    wire.create(message_retention_duration=Duration(seconds=600))
-    wire.publish("old")
+    wire.create_with("old", message_retention_duration=Duration(seconds=600))
     emulator.clock.advance(500)
     wire.publish("new")
     emulator.clock.advance(101)
@@ -118,8 +114,7 @@ def test_the_clock_offset_is_kept_by_a_broker_that_is_served_again(
     emulator: Emulator, wire: Wire
 ) -> None:
     """A broker that continues with the engine of another has the same clock offset."""
-    wire.create(ack_deadline_seconds=600)
-    wire.publish("a")
+    wire.create_with("a", ack_deadline_seconds=600)
     wire.pull()
     emulator.clock.advance(HOUR)
     assert data_of(wire.pull()) == ["a"]

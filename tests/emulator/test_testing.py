@@ -64,8 +64,7 @@ def test_clock_advance_returns_after_the_broker_has_acted(wires: list[Wire]) -> 
     with Emulator(clock=clock) as emulator:
         assert emulator.clock is clock
         wire = connect(wires, emulator)
-        wire.create()
-        wire.publish("a")
+        wire.create_with("a")
         for _ in range(50):
             assert len(wire.pull(wait=False)) == 1
             assert wire.pull(wait=False) == []
@@ -76,8 +75,7 @@ def test_leases_of_an_emulator_on_the_real_clock_expire(wires: list[Wire]) -> No
     """A timer of the broker ends the leases without any call."""
     with Emulator() as emulator:
         wire = connect(wires, emulator)
-        wire.create()
-        wire.publish("a")
+        wire.create_with("a")
         stream = wire.stream()
         (a,) = stream.messages(1)
         wire.modify(1, a.ack_id)
@@ -89,8 +87,7 @@ def test_an_emulator_with_the_broker_of_another_one_continues_its_state(wires: l
     clock = ManualClock()
     with Emulator(clock=clock) as first:
         wire = connect(wires, first)
-        wire.create()
-        wire.publish("a", "b")
+        wire.create_with("a", "b")
         (a,) = wire.pull(1)
         stream = wire.stream()
         assert stream.data(1) == ["b"]
@@ -112,8 +109,7 @@ def test_a_client_that_reads_nothing_does_not_delay_the_stop_of_an_emulator(
     """The broker stops, and all messages are still in the engine, some of them leased."""
     with Emulator() as emulator:
         wire = connect(wires, emulator)
-        wire.create()
-        wire.publish(*["x" * 9_000] * 1000)
+        wire.create_with(*["x" * 9_000] * 1000)
         # A variable, because gRPC cancels a call that nobody refers to.
         unread = wire.stream()
         unread.call.initial_metadata()
@@ -170,8 +166,7 @@ def test_max_pull_messages_limits_the_response_to_a_pull(wires: list[Wire]) -> N
     """The other messages stay for other callers. A stream is not limited."""
     with Emulator(max_pull_messages=2) as emulator:
         wire = connect(wires, emulator)
-        wire.create()
-        wire.publish("a", "b", "c", "d", "e", "f", "g", "h")
+        wire.create_with("a", "b", "c", "d", "e", "f", "g", "h")
         assert [len(wire.pull()) for _ in range(2)] == [2, 2]
         # A smaller maximum of the caller counts.
         assert len(wire.pull(1)) == 1

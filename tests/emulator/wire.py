@@ -54,6 +54,11 @@ class Wire:
             pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC, **subscription),
         )
 
+    def create_with(self, *data: str, **subscription: Any) -> None:
+        """Do the same, and publish these messages."""
+        self.create(**subscription)
+        self.publish(*data)
+
     def publish(self, *data: str, key: str = "") -> None:
         messages = [pubsub.PubsubMessage(data=d.encode(), ordering_key=key) for d in data]
         self.call("Publish", pubsub.PublishRequest(topic=TOPIC, messages=messages))

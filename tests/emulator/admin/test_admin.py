@@ -110,8 +110,7 @@ def test_the_admin_api_advances_the_broker_clock(
     http_client: Http, wire: Wire, clock: ManualClock
 ) -> None:
     """Everything that was due has happened when the answer arrives."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     wire.pull()
     assert http_client.ok("GET", "/clock") == {"now": START, "seconds": clock.now()}
     moved = http_client.ok("POST", "/clock:advance", {"seconds": 10.5})

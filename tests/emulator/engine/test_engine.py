@@ -17,7 +17,7 @@ from pullstream_protocol.errors import (
     ResourceExhausted,
 )
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, new_engine
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, broker_holding, new_engine
 
 SCHEMA = f"{PROJECT}/schemas/shape"
 ENDPOINT = "https://example.com/push"
@@ -49,8 +49,7 @@ def test_a_full_broker_refuses_a_whole_publish_request() -> None:
 
 def test_kept_bytes_are_the_sizes_of_the_kept_messages() -> None:
     """A message that no subscription keeps takes no room."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     (got,) = broker.join().take()
     assert broker.engine.kept_bytes == got.size
     broker.engine.delete_subscription(SUBSCRIPTION)
@@ -191,8 +190,7 @@ def test_changing_a_subscription_to_push_ends_its_pull_consumers() -> None:
 
 def test_engine_expire_ends_leases_before_their_deadline() -> None:
     """The leases end as if their deadline had passed. A test can end some of them or all."""
-    broker = Broker()
-    broker.publish("a", "b", "c")
+    broker = broker_holding("a", "b", "c")
     consumer = broker.join(deadline=600)
     a, b, c = consumer.take()
     broker.acknowledge(c)
@@ -205,8 +203,7 @@ def test_engine_expire_ends_leases_before_their_deadline() -> None:
 
 def test_an_engine_reset_removes_all_resources_messages_and_consumers() -> None:
     """Consumers are removed, names are free again, and nothing is due."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     broker.engine.create_snapshot(
         pubsub.CreateSnapshotRequest(name=f"{PROJECT}/snapshots/before", subscription=SUBSCRIPTION)
     )

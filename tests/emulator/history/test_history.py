@@ -87,8 +87,7 @@ def test_a_lease_that_outlives_its_stream_ends_by_expiry_in_the_history(
 def test_messages_returned_by_a_closed_stream_are_not_nacks_in_the_history() -> None:
     """With leases that end with their stream, this is a separate kind of event without attempt."""
     with Emulator(return_leases_on_disconnect=True) as emulator, Wire(emulator.endpoint) as wire:
-        wire.create()
-        wire.publish("a")
+        wire.create_with("a")
         stream = wire.stream()
         stream.messages(1)
         emulator.faults.close_streams()
@@ -173,8 +172,7 @@ def test_looking_up_an_unknown_message_is_an_error(emulator: Emulator) -> None:
 
 def test_messages_of_a_topic_are_listed_in_publish_order(emulator: Emulator, wire: Wire) -> None:
     """The list holds without subscriptions and after all acknowledgements."""
-    wire.create()
-    wire.publish("a", "b")
+    wire.create_with("a", "b")
     wire.acknowledge(*(m.ack_id for m in wire.pull()))
     wire.publish("c")
     assert [message.data for message in emulator.messages(TOPIC)] == [b"a", b"b", b"c"]
@@ -218,8 +216,7 @@ def test_a_cleared_history_has_only_later_events(history: History, wire: Wire) -
 def test_a_history_limit_of_zero_keeps_no_events() -> None:
     """Waiting for events still works."""
     with Emulator(history=0) as emulator, Wire(emulator.endpoint) as wire:
-        wire.create()
-        wire.publish("a")
+        wire.create_with("a")
         with acknowledging(wire):
             emulator.wait_until_acked(SUBSCRIPTION, TIMEOUT)
         assert emulator.history.events() == []
@@ -265,8 +262,7 @@ def test_wait_until_acked_times_out_with_the_number_of_unacked_messages(
     emulator: Emulator, wire: Wire
 ) -> None:
     """The timeout is in seconds of real time, independent of the broker's clock."""
-    wire.create()
-    wire.publish("a", "b")
+    wire.create_with("a", "b")
     with pytest.raises(TimeoutError, match=f"{SUBSCRIPTION} has 2 messages .* within 0.01 s"):
         emulator.wait_until_acked(SUBSCRIPTION, 0.01)
 

@@ -59,8 +59,7 @@ def test_a_pushed_message_is_acknowledged_by_a_success_status(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """The body is Google's JSON."""
-    wire.create(push_config=to(endpoint.url("/orders?token=1")))
-    wire.publish("a")
+    wire.create_with("a", push_config=to(endpoint.url("/orders?token=1")))
     pushed = endpoint.next()
     assert pushed.path == "/orders"
     assert pushed.data == "a"
@@ -74,8 +73,7 @@ def test_an_unwrapped_push_posts_the_message_data(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """The headers have the metadata on request."""
-    wire.create(push_config=to(endpoint.url(), no_wrapper={"write_metadata": True}))
-    wire.publish("a")
+    wire.create_with("a", push_config=to(endpoint.url(), no_wrapper={"write_metadata": True}))
     pushed = endpoint.next()
     assert pushed.body == b"a"
     assert pushed.headers["x-goog-pubsub-message-id"] == "1"
@@ -87,8 +85,7 @@ def test_publishers_cannot_set_push_headers_that_identify_the_sender(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """Only the broker and proxies set headers that identify the sender. Other headers are sent."""
-    wire.create(push_config=to(endpoint.url(), no_wrapper={"write_metadata": True}))
-    wire.publish("plain")
+    wire.create_with("plain", push_config=to(endpoint.url(), no_wrapper={"write_metadata": True}))
     plain = endpoint.next()
     forged = (
         *("Connection", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Expect"),
@@ -147,8 +144,7 @@ def test_success_statuses_acknowledge_a_pushed_message(
 ) -> None:
     """The production service has the same list."""
     endpoint.answer = lambda pushed: status
-    wire.create(push_config=to(endpoint.url()))
-    wire.publish("a", "b", "c")
+    wire.create_with("a", "b", "c", push_config=to(endpoint.url()))
     assert {endpoint.next().data for _ in range(3)} == {"a", "b", "c"}
     await_acknowledged(emulator)
 
@@ -160,8 +156,7 @@ def test_other_http_statuses_fail_a_push(
     """The message is redelivered. Redirects are not followed."""
     statuses = iter([status, 200])
     endpoint.answer = lambda pushed: next(statuses)
-    wire.create(push_config=to(endpoint.url()))
-    wire.publish("a")
+    wire.create_with("a", push_config=to(endpoint.url()))
     assert endpoint.next().path == "/push"
     again = await_retry(endpoint, clock)
     assert (again.path, again.data) == ("/push", "a")
@@ -174,8 +169,7 @@ def test_a_push_times_out_at_the_ack_deadline_of_the_broker_clock(
     """The deadline is on the broker's clock."""
     statuses = iter([0, 200])
     endpoint.answer = lambda pushed: next(statuses)
-    wire.create(push_config=to(endpoint.url()), ack_deadline_seconds=600)
-    wire.publish("a")
+    wire.create_with("a", push_config=to(endpoint.url()), ack_deadline_seconds=600)
     assert endpoint.next().data == "a"
     clock.advance(599.9)
     assert endpoint.is_quiet
@@ -190,8 +184,7 @@ def test_an_endpoint_that_starts_late_receives_its_messages(
     """First nothing listens, then a server hangs up or speaks no HTTP, then the endpoint starts."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    wire.create(push_config=to(f"http://127.0.0.1:{port}/push"))
-    wire.publish("a")
+    wire.create_with("a", push_config=to(f"http://127.0.0.1:{port}/push"))
     with socket.create_server(("127.0.0.1", port)) as listener:
         came = threading.Event()
 
@@ -224,8 +217,7 @@ def test_push_and_pull_can_be_switched_at_run_time(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """Both ModifyPushConfig and an update work. A pull is refused while there is an endpoint."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     pull = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1)
     modify(wire, to(endpoint.url("/first")))
     assert endpoint.next().path == "/first"
@@ -305,8 +297,7 @@ def test_a_stopped_broker_keeps_messages_with_unanswered_pushes(
     """The next broker with this engine pushes them."""
     endpoint.answer = lambda pushed: 0
     with Emulator(clock=clock) as first, Wire(first.endpoint) as wire:
-        wire.create(push_config=to(endpoint.url()))
-        wire.publish("a")
+        wire.create_with("a", push_config=to(endpoint.url()))
         assert endpoint.next().data == "a"
     endpoint.answer = lambda pushed: 200
     with Emulator(clock=clock, broker=first.broker) as second:
@@ -319,7 +310,6 @@ def test_a_push_pause_ends_in_real_time(endpoint: Endpoint) -> None:
     statuses = iter([500, 200])
     endpoint.answer = lambda pushed: next(statuses)
     with Emulator() as emulator, Wire(emulator.endpoint) as wire:
-        wire.create(push_config=to(endpoint.url()))
-        wire.publish("a")
+        wire.create_with("a", push_config=to(endpoint.url()))
         assert [endpoint.next().data for _ in range(2)] == ["a", "a"]
         await_acknowledged(emulator)

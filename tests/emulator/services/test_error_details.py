@@ -95,8 +95,7 @@ def test_errors_of_faults_have_error_details(
 
 def test_a_lost_reply_has_error_details(wire: Wire, emulator: Emulator) -> None:
     """The call is carried out, and its answer is an error."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     (got,) = wire.pull()
     emulator.faults.lose_reply("Acknowledge", code=grpc.StatusCode.INTERNAL)
     path = BY_METHOD["Acknowledge"].path
@@ -167,8 +166,7 @@ def test_failed_streams_have_error_details(wire: Wire, emulator: Emulator) -> No
 
 def test_an_error_for_a_client_with_default_limits_names_as_many_ids_as_fit(wire: Wire) -> None:
     """A response above the limit would be rejected at random, so the largest one is repeated."""
-    wire.create(enable_exactly_once_delivery=True)
-    wire.publish(*map(str, range(150)))
+    wire.create_with(*map(str, range(150)), enable_exactly_once_delivery=True)
     stale = [received.ack_id for received in wire.pull(150)]
     wire.modify(0, *stale)
     path = BY_METHOD["Acknowledge"].path

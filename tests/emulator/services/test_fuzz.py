@@ -224,8 +224,7 @@ KNOWN: dict[str, tuple[Message, str]] = {
 
 @pytest.fixture
 def prepared(wire: Wire) -> Wire:
-    wire.create()
-    wire.publish("data")
+    wire.create_with("data")
     return wire
 
 

@@ -39,8 +39,7 @@ def test_a_streaming_pull_sends_its_initial_metadata_before_any_message(wire: Wi
 
 def test_a_stream_response_has_all_waiting_messages_in_order(wire: Wire) -> None:
     """The order is that of publishing."""
-    wire.create()
-    wire.publish("a", "b", "c")
+    wire.create_with("a", "b", "c")
     response = wire.stream().next()
     assert [m.message.data for m in response.received_messages] == [b"a", b"b", b"c"]
 
@@ -81,8 +80,7 @@ def test_a_changed_subscription_property_is_in_the_next_stream_response(wire: Wi
 
 def test_a_stream_has_at_most_max_outstanding_messages(wire: Wire) -> None:
     """An acknowledgement or a nack makes room for the next message."""
-    wire.create()
-    wire.publish("a", "b", "c", "d")
+    wire.create_with("a", "b", "c", "d")
     stream = wire.stream(max_outstanding_messages=2)
     a, b = stream.messages(2)
     assert stream.is_quiet()
@@ -96,8 +94,7 @@ def test_a_stream_has_at_most_max_outstanding_messages(wire: Wire) -> None:
 
 def test_a_stream_delivers_the_message_that_crosses_its_byte_limit(wire: Wire) -> None:
     """A message larger than the limit is delivered, too."""
-    wire.create()
-    wire.publish("x" * 500, "y" * 500, "z" * 500)
+    wire.create_with("x" * 500, "y" * 500, "z" * 500)
     stream = wire.stream(max_outstanding_bytes=600)
     x, _ = stream.messages(2)
     assert stream.is_quiet()
@@ -109,8 +106,7 @@ def test_an_expired_lease_makes_room_in_the_flow_control_of_its_stream(
     wire: Wire, clock: ManualClock
 ) -> None:
     """A client that lost its messages receives others."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     stream = wire.stream(max_outstanding_messages=1, stream_ack_deadline_seconds=10)
     assert stream.data(1) == ["a"]
     clock.advance(10)
@@ -119,8 +115,7 @@ def test_an_expired_lease_makes_room_in_the_flow_control_of_its_stream(
 
 def test_stream_limits_of_zero_or_less_mean_unlimited(wire: Wire) -> None:
     """The API defines this."""
-    wire.create()
-    wire.publish(*"abcdef")
+    wire.create_with(*"abcdef")
     stream = wire.stream(max_outstanding_messages=-1, max_outstanding_bytes=0)
     assert stream.data(6) == list("abcdef")
 
@@ -171,8 +166,7 @@ def test_a_stream_response_has_a_thousand_messages_at_most(wire: Wire) -> None:
 
 def test_an_error_for_a_lease_extension_names_only_as_many_ids_as_fit(wire: Wire) -> None:
     """A broker that was restarted a thousand times has longer ack IDs."""
-    wire.create(enable_exactly_once_delivery=True)
-    wire.publish("x")
+    wire.create_with("x", enable_exactly_once_delivery=True)
     (received,) = wire.pull()
     suffix = received.ack_id.partition("-")[2]
     longest = [f"{number:x}-{suffix}" for number in range(2**50, 2**50 + 320)]
@@ -203,8 +197,7 @@ def test_a_stream_that_ends_keeps_its_leases_until_their_deadlines(
     """
     wire.call("CreateTopic", pubsub.Topic(name=f"{TOPIC}-dead"))
     policy = pubsub.DeadLetterPolicy(dead_letter_topic=f"{TOPIC}-dead")
-    wire.create(dead_letter_policy=policy, enable_exactly_once_delivery=True)
-    wire.publish("a", "b")
+    wire.create_with("a", "b", dead_letter_policy=policy, enable_exactly_once_delivery=True)
     stream = other.stream(stream_ack_deadline_seconds=20)
     a, _ = stream.messages(2)
     if how == "cancel":
@@ -248,8 +241,7 @@ def test_messages_of_an_unsent_stream_response_are_redelivered_at_once(
     """The client has not seen the messages, so no attempt is counted. Sent ones stay leased."""
     wire.call("CreateTopic", pubsub.Topic(name=f"{TOPIC}-dead"))
     policy = pubsub.DeadLetterPolicy(dead_letter_topic=f"{TOPIC}-dead")
-    wire.create(dead_letter_policy=policy)
-    wire.publish("sent")
+    wire.create_with("sent", dead_letter_policy=policy)
     stream = other.stream(stream_ack_deadline_seconds=600)
     assert stream.data(1) == ["sent"]
     if how == "lose_reply":
@@ -283,8 +275,7 @@ def test_with_return_leases_on_disconnect_a_cut_stream_returns_its_leases(
     wire, other = Wire(returning.endpoint), Wire(returning.endpoint)
     wire.call("CreateTopic", pubsub.Topic(name=f"{TOPIC}-dead"))
     policy = pubsub.DeadLetterPolicy(dead_letter_topic=f"{TOPIC}-dead")
-    wire.create(dead_letter_policy=policy)
-    wire.publish("a", "b")
+    wire.create_with("a", "b", dead_letter_policy=policy)
     stream = other.stream(stream_ack_deadline_seconds=600)
     assert stream.data(2) == ["a", "b"]
     if how == "cancel":
@@ -305,8 +296,7 @@ def test_with_return_leases_on_disconnect_repeated_cuts_keep_no_leases(
 ) -> None:
     """A cancelled stream first looks like a half-closed one, whose leases continue."""
     wire = Wire(returning.endpoint)
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     for _ in range(100):
         stream = wire.stream(stream_ack_deadline_seconds=600)
         assert stream.data(1) == ["a"]
@@ -318,8 +308,7 @@ def test_a_half_closed_stream_ends_with_ok_and_keeps_its_leases(
     wire: Wire, clock: ManualClock
 ) -> None:
     """The client wants no more messages, and completes the ones that it has."""
-    wire.create()
-    wire.publish("a", "b")
+    wire.create_with("a", "b")
     stream = wire.stream(stream_ack_deadline_seconds=20)
     a, _ = stream.messages(2)
     stream.half_close()
@@ -332,8 +321,7 @@ def test_a_half_closed_stream_ends_with_ok_and_keeps_its_leases(
 
 def test_deleting_a_subscription_ends_its_streams_with_not_found(wire: Wire, other: Wire) -> None:
     """The streams end with NOT_FOUND, so that clients do not reconnect."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     streams = [wire.stream(), other.stream()]
     streams[0].call.initial_metadata()
     streams[1].call.initial_metadata()

@@ -41,8 +41,7 @@ def test_stream_clients_without_a_protocol_version_get_no_answer_to_a_heartbeat(
 
 def test_a_stream_request_with_content_is_no_heartbeat(wire: Wire) -> None:
     """Only an empty request gets an answer."""
-    wire.create()
-    wire.publish("a", "b")
+    wire.create_with("a", "b")
     stream = wire.stream()
     a, b = stream.messages(2)
     stream.send(ack_ids=[a.ack_id])
@@ -54,8 +53,7 @@ def test_a_stream_request_with_content_is_no_heartbeat(wire: Wire) -> None:
 
 def test_messages_can_be_acknowledged_on_a_stream(wire: Wire, emulator: Emulator) -> None:
     """The first request may also acknowledge messages of an earlier stream."""
-    wire.create()
-    wire.publish("a", "b")
+    wire.create_with("a", "b")
     a, b = wire.pull()
     stream = wire.stream(ack_ids=[a.ack_id])
     stream.send(ack_ids=[b.ack_id])
@@ -65,8 +63,7 @@ def test_messages_can_be_acknowledged_on_a_stream(wire: Wire, emulator: Emulator
 
 def test_ack_deadlines_can_be_changed_on_a_stream(wire: Wire, clock: ManualClock) -> None:
     """Each message has its own deadline. A deadline of 0 is a nack."""
-    wire.create()
-    wire.publish("a", "b", "c")
+    wire.create_with("a", "b", "c")
     stream = wire.stream(stream_ack_deadline_seconds=10)
     ids = [m.ack_id for m in stream.messages(3)]
     stream.send(modify_deadline_ack_ids=ids, modify_deadline_seconds=[600, 0, 30])
@@ -81,8 +78,7 @@ def test_a_new_stream_ack_deadline_applies_to_later_deliveries(
     wire: Wire, clock: ManualClock
 ) -> None:
     """Existing leases keep their length."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     stream = wire.stream(stream_ack_deadline_seconds=60)
     assert stream.data(1) == ["a"]
     stream.send(stream_ack_deadline_seconds=10)
@@ -96,8 +92,7 @@ def test_a_new_stream_ack_deadline_applies_to_later_deliveries(
 
 def test_stale_ack_ids_on_a_stream_are_ignored(wire: Wire) -> None:
     """Without exactly-once delivery a late answer is no error."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     (a,) = wire.pull()
     wire.acknowledge(a.ack_id)
     stream = wire.stream(ack_ids=[a.ack_id])
@@ -107,8 +102,7 @@ def test_stale_ack_ids_on_a_stream_are_ignored(wire: Wire) -> None:
 
 def test_a_stream_confirms_acknowledgements_with_exactly_once_delivery(wire: Wire) -> None:
     """The confirmation has the IDs that counted and the IDs that did not."""
-    wire.create(enable_exactly_once_delivery=True)
-    wire.publish("a", "b", "c")
+    wire.create_with("a", "b", "c", enable_exactly_once_delivery=True)
     stream = wire.stream()
     a, b, c = (m.ack_id for m in stream.messages(3))
     # It has the right form but was never assigned.
@@ -166,8 +160,7 @@ def test_a_bad_first_stream_request_is_refused(
     wire: Wire, first: dict[str, Any], code: str, text: str
 ) -> None:
     """The error names the field. No message was delivered to the stream."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     stream = wire.stream(**first)
     assert stream.end().name == code
     assert stream.details().startswith(text)
@@ -205,8 +198,7 @@ def test_a_bad_later_stream_request_ends_the_stream_without_effect(
     wire: Wire, clock: ManualClock, later: dict[str, Any], text: str
 ) -> None:
     """The valid parts of the request are not carried out: the message is redelivered."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     stream = wire.stream()
     (a,) = stream.messages(1)
     good = {k: [a.ack_id] if v == ["good"] else v for k, v in later.items()}

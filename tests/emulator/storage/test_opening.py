@@ -35,8 +35,7 @@ MESSAGES = [(MARK + str(number).encode()) * 50 for number in range(300)]
 def directory(tmp_path: Path) -> Path:
     """Return a directory that a broker has filled and released."""
     with Emulator(data_dir=tmp_path) as emulator, Wire(emulator.endpoint) as wire:
-        wire.create()
-        wire.publish(*(message.decode() for message in MESSAGES))
+        wire.create_with(*(message.decode() for message in MESSAGES))
     return tmp_path
 
 

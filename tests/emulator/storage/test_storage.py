@@ -124,8 +124,7 @@ def test_a_recreated_topic_stays_separate_from_its_old_subscription_after_a_rest
     restarts: Restarts, wire: Wire
 ) -> None:
     """The subscription of the deleted topic has its backlog, and nothing of the new topic."""
-    wire.create()
-    wire.publish("old")
+    wire.create_with("old")
     wire.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=TOPIC))
     wire.call("CreateTopic", pubsub.Topic(name=TOPIC))
     wire.publish("new")
@@ -138,8 +137,7 @@ def test_a_recreated_topic_stays_separate_from_its_old_subscription_after_a_rest
 
 def test_a_reset_empties_the_data_directory(restarts: Restarts, wire: Wire) -> None:
     """The removed data do not reappear."""
-    wire.create()
-    wire.publish("gone")
+    wire.create_with("gone")
     restarts.emulator.reset()
     wire = restarts.start()
     listed = wire.call("ListTopics", pubsub.ListTopicsRequest(project=PROJECT))
@@ -152,8 +150,7 @@ def test_an_emulator_with_a_data_directory_can_be_started_again(
     """The second start reads the data of the first one."""
     emulator = Emulator(clock=clock, data_dir=tmp_path)
     with emulator, Wire(emulator.endpoint) as wire:
-        wire.create()
-        wire.publish("kept")
+        wire.create_with("kept")
     with emulator:
         assert emulator.backlog(SUBSCRIPTION) == 1
 
@@ -179,8 +176,7 @@ def test_unacknowledged_messages_are_redelivered_after_a_restart(
 
 def test_ack_ids_from_before_a_restart_acknowledge_nothing(restarts: Restarts, wire: Wire) -> None:
     """The IDs are not assigned again to other messages."""
-    wire.create()
-    wire.publish("message")
+    wire.create_with("message")
     (before,) = wire.pull()
     wire = restarts.start()
     (after,) = wire.pull()
@@ -227,8 +223,7 @@ def test_snapshots_and_their_messages_are_kept_across_a_restart(
     restarts: Restarts, wire: Wire
 ) -> None:
     """A seek after the restart restores the messages that were acknowledged since the snapshot."""
-    wire.create()
-    wire.publish("before", "between")
+    wire.create_with("before", "between")
     (before, between) = wire.pull()
     wire.acknowledge(before.ack_id)
     wire.call(
@@ -249,8 +244,7 @@ def test_a_snapshot_of_a_deleted_topic_is_kept_across_a_restart(
     restarts: Restarts, wire: Wire
 ) -> None:
     """The subscription can seek to the snapshot, even if another topic has the same name by now."""
-    wire.create()
-    wire.publish("old")
+    wire.create_with("old")
     wire.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=TOPIC))
     wire.call(
         "CreateSnapshot", pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
@@ -291,8 +285,7 @@ def test_retained_messages_can_be_sought_after_a_restart(
 ) -> None:
     """Retained messages are acknowledged messages that the subscription retains."""
     start = clock.now()
-    wire.create(retain_acked_messages=True)
-    wire.publish("old")
+    wire.create_with("old", retain_acked_messages=True)
     clock.advance(8 * 86400)
     wire.publish("acknowledged")
     wire.acknowledge(*ack_ids_of(wire.pull()))
@@ -394,8 +387,7 @@ def test_with_durability_fsync_an_answered_call_survives_a_crash(
 def test_with_durability_fsync_a_confirmed_stream_ack_survives_a_crash(restarts: Restarts) -> None:
     """The stream has exactly-once delivery."""
     wire = restarts.start(durability="fsync")
-    wire.create(enable_exactly_once_delivery=True)
-    wire.publish("acknowledged")
+    wire.create_with("acknowledged", enable_exactly_once_delivery=True)
     stream = wire.stream()
     (received,) = stream.messages(1)
     stream.send(ack_ids=[received.ack_id])
@@ -478,8 +470,7 @@ def test_a_subscription_created_again_has_no_acknowledgements_of_the_former_one(
     restarts: Restarts, wire: Wire
 ) -> None:
     """The name is the same."""
-    wire.create(enable_exactly_once_delivery=True)
-    wire.publish("a")
+    wire.create_with("a", enable_exactly_once_delivery=True)
     (acked,) = (message.ack_id for message in wire.pull())
     wire.acknowledge(acked)
     assert refused(wire, acked) == set()

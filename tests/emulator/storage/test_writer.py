@@ -196,8 +196,7 @@ def test_an_exactly_once_ack_is_confirmed_after_its_disk_write(
         ThreadPoolExecutor(1) as pool,
     ):
         wire = Wire(emulator.endpoint)
-        wire.create(enable_exactly_once_delivery=True)
-        wire.publish("first", "second")
+        wire.create_with("first", "second", enable_exactly_once_delivery=True)
         stream = wire.stream()
         first, second = stream.messages(2)
         storage = emulator.broker.storage
@@ -228,8 +227,7 @@ def test_with_durability_disk_an_ack_does_not_wait_for_the_disk(
     """The subscription is without exactly-once delivery."""
     with Emulator(data_dir=tmp_path, durability="disk") as emulator:
         wire = Wire(emulator.endpoint)
-        wire.create()
-        wire.publish("data")
+        wire.create_with("data")
         (received,) = wire.pull()
         disk.is_slow = True
         wire.acknowledge(received.ack_id)

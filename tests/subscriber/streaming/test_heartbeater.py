@@ -30,6 +30,11 @@ class Watched:
     def next(self) -> str:
         return self.done.get(timeout=TIMEOUT)
 
+    def next_after(self, seconds: float) -> str:
+        """Advance the clock, and return the next action."""
+        self.clock.advance(seconds)
+        return self.next()
+
     def settle(self) -> None:
         """Wait until all earlier reports were handled: a stream opened later is pinged."""
         self.heartbeater.opened()
@@ -53,8 +58,7 @@ def test_the_heartbeater_pings_as_long_as_a_stream_is_open(watched: Watched) -> 
     """A ping comes when a stream opens and every 30 seconds, and none after it broke."""
     open_and_answer(watched)
     for _ in range(3):
-        watched.clock.advance(PING_EVERY)
-        assert watched.next() == "ping"
+        assert watched.next_after(PING_EVERY) == "ping"
         watched.heartbeater.received(is_pong=True)
     watched.heartbeater.closed()
     watched.clock.advance(10 * PING_EVERY)
@@ -65,10 +69,8 @@ def test_the_heartbeater_pings_as_long_as_a_stream_is_open(watched: Watched) -> 
 def test_the_heartbeater_reports_a_silent_stream_once(watched: Watched) -> None:
     """After the report there is no stream until another one opens."""
     open_and_answer(watched)
-    watched.clock.advance(PING_EVERY)
-    assert watched.next() == "ping"
-    watched.clock.advance(PONG_WITHIN)
-    assert watched.next() == "silence"
+    assert watched.next_after(PING_EVERY) == "ping"
+    assert watched.next_after(PONG_WITHIN) == "silence"
     watched.clock.advance(10 * PING_EVERY)
     watched.settle()
     assert watched.done.empty()
@@ -77,28 +79,22 @@ def test_the_heartbeater_reports_a_silent_stream_once(watched: Watched) -> None:
 def test_the_heartbeater_counts_messages_as_a_sign_of_life(watched: Watched) -> None:
     """Messages count without waking the heartbeater."""
     open_and_answer(watched)
-    watched.clock.advance(PING_EVERY)
-    assert watched.next() == "ping"
+    assert watched.next_after(PING_EVERY) == "ping"
     watched.heartbeater.received(is_pong=False)
     watched.clock.advance(PONG_WITHIN)
-    watched.clock.advance(PING_EVERY - PONG_WITHIN)
-    assert watched.next() == "ping"
+    assert watched.next_after(PING_EVERY - PONG_WITHIN) == "ping"
 
 
 def test_the_heartbeater_reports_no_silence_while_the_reader_is_paused(watched: Watched) -> None:
     """Pings continue without an alarm."""
     open_and_answer(watched)
-    watched.clock.advance(PING_EVERY)
-    assert watched.next() == "ping"
+    assert watched.next_after(PING_EVERY) == "ping"
     watched.heartbeater.paused()
     for _ in range(5):
-        watched.clock.advance(PING_EVERY)
-        assert watched.next() == "ping"
+        assert watched.next_after(PING_EVERY) == "ping"
     watched.heartbeater.resumed()
-    watched.clock.advance(PING_EVERY)
-    assert watched.next() == "ping"
-    watched.clock.advance(PONG_WITHIN)
-    assert watched.next() == "silence"
+    assert watched.next_after(PING_EVERY) == "ping"
+    assert watched.next_after(PONG_WITHIN) == "silence"
 
 
 def test_reader_pauses_do_not_wake_the_heartbeater(
@@ -117,15 +113,12 @@ def test_reader_pauses_do_not_wake_the_heartbeater(
 def test_an_ended_reader_pause_excuses_the_silence_before_it(watched: Watched) -> None:
     """The answer may be unread. The next ping counts again."""
     open_and_answer(watched)
-    watched.clock.advance(PING_EVERY)
-    assert watched.next() == "ping"
+    assert watched.next_after(PING_EVERY) == "ping"
     watched.heartbeater.paused()
     watched.heartbeater.resumed()
     watched.clock.advance(PONG_WITHIN)
-    watched.clock.advance(PING_EVERY - PONG_WITHIN)
-    assert watched.next() == "ping"
-    watched.clock.advance(PONG_WITHIN)
-    assert watched.next() == "silence"
+    assert watched.next_after(PING_EVERY - PONG_WITHIN) == "ping"
+    assert watched.next_after(PONG_WITHIN) == "silence"
 
 
 def test_stopping_the_heartbeater_ends_its_thread_and_its_timer() -> None:

@@ -6,13 +6,12 @@ import pytest
 
 from pullstream_protocol.errors import InvalidArgument
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, broker_holding
 
 
 def test_a_late_acknowledgement_prevents_a_redelivery() -> None:
     """The acknowledgement counts if the message has not been delivered again."""
-    broker = Broker()
-    broker.publish("a", "b")
+    broker = broker_holding("a", "b")
     late = broker.join(deadline=10).take()
     broker.advance(10)
     assert broker.acknowledge(late[0]) == []
@@ -22,8 +21,7 @@ def test_a_late_acknowledgement_prevents_a_redelivery() -> None:
 
 def test_an_ack_id_of_an_earlier_delivery_does_not_affect_the_current_lease() -> None:
     """The rule holds for an acknowledgement, a nack and an extension."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     consumer = broker.join(deadline=10)
     (old,) = consumer.take()
     broker.nack(old)
@@ -38,16 +36,14 @@ def test_an_ack_id_of_an_earlier_delivery_does_not_affect_the_current_lease() ->
 
 def test_a_duplicate_ack_id_in_a_request_is_acknowledged_once() -> None:
     """The second occurrence is not stale."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     (got,) = broker.join().take()
     assert broker.acknowledge(got, got) == []
 
 
 def test_an_ack_id_that_was_never_issued_is_stale() -> None:
     """The broker cannot distinguish such an ID from one that was forgotten long ago."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     (got,) = broker.join().take()
     number, mark = got.ack_id.split("-")
     unknown = f"{int(number, 16) + 5:x}-{mark}"
@@ -60,8 +56,7 @@ MALFORMED = ("", "x", "-", "1", "1-", "0x1-{mark}", "-1-{mark}", "A-{mark}", "{m
 @pytest.mark.parametrize("bad", [*MALFORMED, "1" * 17 + "-{mark}", "{number}-{mark}-{mark}"])
 def test_one_malformed_ack_id_refuses_the_whole_request(bad: str) -> None:
     """The good IDs of the request are not applied either."""
-    broker = Broker()
-    broker.publish("a", "b")
+    broker = broker_holding("a", "b")
     good, other = broker.join(deadline=10).take()
     number, mark = good.ack_id.split("-")
     bad = bad.format(number=number, mark=mark)
@@ -103,8 +98,7 @@ def test_a_request_without_ack_ids_is_refused() -> None:
 @pytest.mark.parametrize("seconds", [-1, 601])
 def test_an_ack_deadline_out_of_bounds_is_refused(seconds: int) -> None:
     """The limits are 0 and 600. The lease is unchanged."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     consumer = broker.join(deadline=10)
     (got,) = consumer.take()
     with pytest.raises(InvalidArgument) as refused:
@@ -119,8 +113,7 @@ def test_an_ack_deadline_out_of_bounds_is_refused(seconds: int) -> None:
 
 def test_late_acknowledgements_leave_no_consumer_waiting_for_available_messages() -> None:
     """A message that was acknowledged late wakes nobody. The holder of a key is woken instead."""
-    broker = Broker(enable_message_ordering=True)
-    broker.publish("k1", "k2", "k3", key="k")
+    broker = broker_holding("k1", "k2", "k3", key="k", enable_message_ordering=True)
     keyed, other, third = broker.join(max_messages=2), broker.join(max_messages=1), broker.join()
     k1, k2 = keyed.take()
     broker.publish("u1", "u2")

@@ -168,8 +168,7 @@ def test_delivery_attempts_are_reported_with_a_dead_letter_policy(
     """The attempt is the number of nacks and expired leases plus one."""
     dead = f"{TOPIC}-dead"
     wire.call("CreateTopic", pubsub.Topic(name=dead))
-    wire.create(dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=dead))
-    wire.publish("a")
+    wire.create_with("a", dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=dead))
     (first,) = wire.pull()
     wire.modify(0, first.ack_id)
     (second,) = wire.pull()
@@ -181,8 +180,7 @@ def test_delivery_attempts_are_reported_with_a_dead_letter_policy(
 
 def test_delivery_attempts_are_not_reported_without_a_dead_letter_policy(wire: Wire) -> None:
     """The field is 0, which clients show as unknown."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     for _ in range(2):
         (a,) = wire.pull()
         assert a.delivery_attempt == 0

@@ -9,7 +9,7 @@ import pytest
 
 from pullstream_emulator.engine.delivery.backlog import RESERVED_FOR
 from pullstream_emulator.engine.delivery.delivery_state import KeyQueue
-from tests.emulator.broker import SUBSCRIPTION, Broker, ConsumerDriver, Got
+from tests.emulator.broker import SUBSCRIPTION, Broker, ConsumerDriver, Got, broker_holding
 
 
 def ordered(*data: str) -> Broker:
@@ -50,8 +50,7 @@ def test_messages_without_an_ordering_key_go_to_any_consumer() -> None:
 
 def test_ordering_keys_have_no_effect_without_message_ordering() -> None:
     """Any consumer receives any message, and only failed messages are redelivered."""
-    broker = Broker()
-    broker.publish("1", "2", key="k")
+    broker = broker_holding("1", "2", key="k")
     first, second = broker.join(), broker.join()
     (one,) = first.take(1)
     assert second.take_data(1) == ["2"]

@@ -200,8 +200,7 @@ def test_the_delivery_attempt_is_zero_without_and_counted_with_a_dead_letter_pol
     wire: Wire,
 ) -> None:
     """delivery_attempt is 0 without a policy. With a policy it starts at 1."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     (received,) = wire.pull()
     assert received.delivery_attempt == 0
     wire.call("CreateTopic", pubsub.Topic(name=DEAD_TOPIC))
@@ -217,8 +216,7 @@ def test_the_delivery_attempt_is_zero_without_and_counted_with_a_dead_letter_pol
 def test_messages_returned_unseen_count_no_failed_attempt(wire: Wire) -> None:
     """A client reports the return in the metadata of its call."""
     wire.call("CreateTopic", pubsub.Topic(name=DEAD_TOPIC))
-    wire.create(dead_letter_policy=POLICY)
-    wire.publish("a")
+    wire.create_with("a", dead_letter_policy=POLICY)
     for _ in range(7):
         (got,) = wire.pull()
         assert got.delivery_attempt == 1

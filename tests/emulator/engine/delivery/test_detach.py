@@ -7,14 +7,13 @@ import pytest
 
 from pullstream_protocol.errors import FailedPrecondition, NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, broker_holding
 from tests.emulator.wire import Wire
 
 
 def test_detaching_a_subscription_drops_its_backlog_and_ends_deliveries() -> None:
     """The backlog covers waiting and leased messages."""
-    broker = Broker()
-    broker.publish("leased", "waiting")
+    broker = broker_holding("leased", "waiting")
     (got,) = broker.join().take(1)
     broker.engine.detach_subscription(SUBSCRIPTION)
     broker.publish("later")

@@ -7,7 +7,7 @@ import pytest
 from pullstream_emulator.engine.delivery.ack_ids import INVALID, TRANSIENT, UNORDERED
 from pullstream_protocol import errors
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import SUBSCRIPTION, Broker, Got
+from tests.emulator.broker import SUBSCRIPTION, Broker, Got, broker_holding
 from tests.emulator.wire import Wire
 
 REASON = "EXACTLY_ONCE_ACKID_FAILURE"
@@ -104,8 +104,7 @@ def test_acknowledgements_of_other_keys_and_of_unkeyed_messages_do_not_wait() ->
 
 def test_exactly_once_delivery_can_be_switched_on_by_an_update() -> None:
     """An earlier acknowledgement after an unfinished message of the key causes no failure."""
-    broker = Broker(enable_message_ordering=True)
-    broker.publish("1", "2", "3", key="k")
+    broker = broker_holding("1", "2", "3", key="k", enable_message_ordering=True)
     one, two, three = broker.join().take()
     broker.acknowledge(two)
     config = pubsub.Subscription(name=SUBSCRIPTION, enable_exactly_once_delivery=True)

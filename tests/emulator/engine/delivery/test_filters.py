@@ -6,7 +6,7 @@ import pytest
 
 from pullstream_protocol.errors import InvalidArgument
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, broker_holding
 from tests.emulator.wire import Wire, data_of
 
 RED = 'attributes.color = "red"'
@@ -14,8 +14,7 @@ RED = 'attributes.color = "red"'
 
 def test_only_messages_that_match_the_filter_are_delivered() -> None:
     """The rule holds for one publish request and for several."""
-    broker = Broker(filter=RED)
-    broker.publish("no")
+    broker = broker_holding("no", filter=RED)
     broker.publish("yes", color="red")
     broker.publish("neither", color="blue")
     assert broker.backlog == 1
@@ -34,8 +33,7 @@ def test_each_subscription_of_a_topic_has_its_own_filter() -> None:
 
 def test_messages_excluded_by_a_filter_take_no_memory() -> None:
     """No subscription keeps such a message."""
-    broker = Broker(filter=RED)
-    broker.publish("x" * 1000)
+    broker = broker_holding("x" * 1000, filter=RED)
     assert broker.engine.kept_bytes == 0
 
 
@@ -62,8 +60,7 @@ def test_a_message_excluded_by_a_filter_wakes_no_consumer() -> None:
 
 def test_a_seek_restores_only_messages_that_match_the_filter() -> None:
     """The rule holds for retained messages and for unacknowledged ones."""
-    broker = Broker(filter=RED, retain_acked_messages=True)
-    broker.publish("no")
+    broker = broker_holding("no", filter=RED, retain_acked_messages=True)
     broker.publish("yes", color="red")
     broker.acknowledge(*broker.join().take())
     request = pubsub.SeekRequest(subscription=SUBSCRIPTION)

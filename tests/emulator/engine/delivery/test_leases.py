@@ -7,13 +7,12 @@ import datetime
 import freezegun
 
 from pullstream_protocol.clock import SYSTEM_CLOCK, ManualClock
-from tests.emulator.broker import Broker, new_engine
+from tests.emulator.broker import Broker, broker_holding, new_engine
 
 
 def test_a_leased_message_goes_to_no_other_consumer() -> None:
     """The lease ends exactly at its deadline."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     assert broker.join(deadline=10).take_data() == ["a"]
     other = broker.join()
     broker.advance(9.9)
@@ -24,8 +23,7 @@ def test_a_leased_message_goes_to_no_other_consumer() -> None:
 
 def test_each_delivery_has_a_new_ack_id() -> None:
     """The ID distinguishes a late answer to an earlier delivery from an answer to the newest."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     consumer = broker.join()
     seen = set()
     for _ in range(3):
@@ -37,8 +35,7 @@ def test_each_delivery_has_a_new_ack_id() -> None:
 
 def test_an_acknowledged_message_is_not_redelivered() -> None:
     """The message comes back neither after its deadline nor when its consumer leaves."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     consumer = broker.join()
     assert broker.acknowledge(*consumer.take()) == []
     broker.advance(1000)
@@ -48,8 +45,7 @@ def test_an_acknowledged_message_is_not_redelivered() -> None:
 
 def test_a_nacked_message_is_redelivered_at_once() -> None:
     """A deadline of 0 seconds is a nack."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     consumer = broker.join()
     broker.nack(*consumer.take())
     assert consumer.take_data() == ["a"]
@@ -57,8 +53,7 @@ def test_a_nacked_message_is_redelivered_at_once() -> None:
 
 def test_a_modified_ack_deadline_counts_from_the_modification() -> None:
     """The new deadline lengthens or shortens a lease, and a later one replaces it."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     consumer = broker.join(deadline=10)
     (got,) = consumer.take()
     broker.advance(9)
@@ -74,8 +69,7 @@ def test_a_modified_ack_deadline_counts_from_the_modification() -> None:
 
 def test_a_shortened_lease_ends_early() -> None:
     """The rule holds even if nothing else was due earlier."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     consumer = broker.join(deadline=600)
     broker.modify(1, *consumer.take())
     broker.advance(1)
@@ -84,8 +78,7 @@ def test_a_shortened_lease_ends_early() -> None:
 
 def test_a_lease_extension_applies_to_one_delivery_only() -> None:
     """The next lease of the message has the default length again."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     consumer = broker.join(deadline=10)
     (got,) = consumer.take()
     broker.modify(600, got)
@@ -97,8 +90,7 @@ def test_a_lease_extension_applies_to_one_delivery_only() -> None:
 
 def test_leases_of_different_lengths_each_end_at_their_own_deadline() -> None:
     """The order in which they were granted does not matter."""
-    broker = Broker()
-    broker.publish("a", "b", "c")
+    broker = broker_holding("a", "b", "c")
     late, soon, middle = (broker.join(deadline=d) for d in (60, 10, 30))
     assert [c.take_data(1) for c in (late, soon, middle)] == [["a"], ["b"], ["c"]]
     ended = []
@@ -128,8 +120,7 @@ def test_the_engine_reports_its_next_due_time_to_its_owner() -> None:
 
 def test_a_busy_engine_keeps_no_past_due_times() -> None:
     """An announced time that an earlier one has replaced is forgotten when it is over."""
-    broker = Broker()
-    broker.publish("long", "short")
+    broker = broker_holding("long", "short")
     (long,) = broker.join(deadline=600).take(1)
     consumer = broker.join(deadline=10)
     for turn in range(1000):
@@ -142,8 +133,7 @@ def test_a_busy_engine_keeps_no_past_due_times() -> None:
 
 def test_one_published_message_wakes_one_consumer() -> None:
     """Of the consumers with room it is the one that has waited longest."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     full, first, second = broker.join(max_messages=1), broker.join(), broker.join()
     full.take()
     assert full.take() == first.take() == second.take() == []
@@ -157,8 +147,7 @@ def test_one_published_message_wakes_one_consumer() -> None:
 
 def test_a_consumer_just_below_its_byte_limit_receives_another_message() -> None:
     """As with messages, a consumer has room while it has less than its limit."""
-    broker = Broker()
-    broker.publish("a", "b")
+    broker = broker_holding("a", "b")
     (a,) = broker.join().take(1)
     broker.nack(a)
     consumer = broker.join(max_bytes=a.size)
@@ -168,8 +157,7 @@ def test_a_consumer_just_below_its_byte_limit_receives_another_message() -> None
 
 def test_redeliveries_and_new_messages_take_turns() -> None:
     """A poison message does not starve new messages, and they do not starve a redelivery."""
-    broker = Broker()
-    broker.publish("bad", "1", "2", "3")
+    broker = broker_holding("bad", "1", "2", "3")
     consumer = broker.join(max_messages=1)
     order = []
     for _ in range(6):
@@ -185,8 +173,7 @@ def test_redeliveries_and_new_messages_take_turns() -> None:
 
 def test_a_leaving_consumer_returns_its_messages_without_a_failed_attempt() -> None:
     """The messages of a leaving consumer are ready at once, in order, and no attempt is counted."""
-    broker = Broker()
-    broker.publish("a", "b", "c")
+    broker = broker_holding("a", "b", "c")
     leaving = broker.join(deadline=600)
     held = leaving.take()
     broker.acknowledge(held[1])
@@ -196,8 +183,7 @@ def test_a_leaving_consumer_returns_its_messages_without_a_failed_attempt() -> N
 
 def test_nacks_and_expired_leases_count_as_delivery_attempts() -> None:
     """Both count as attempts."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     consumer = broker.join(deadline=10)
     broker.nack(*consumer.take())
     assert [g.failed_before for g in consumer.take()] == [1]
@@ -207,8 +193,7 @@ def test_nacks_and_expired_leases_count_as_delivery_attempts() -> None:
 
 def test_the_leases_of_an_answered_pull_stay_with_its_caller() -> None:
     """The call ends with its answer. The caller keeps the leases."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     call = broker.join(deadline=10)
     held = call.take()
     call.leave(give_back=False)

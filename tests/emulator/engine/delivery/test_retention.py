@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf.duration_pb2 import Duration
 
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.broker import SUBSCRIPTION, TOPIC, Broker, broker_holding
 
 MINUTE = 60
 
@@ -33,8 +33,7 @@ def seek_to_the_beginning(broker: Broker) -> None:
 
 def test_unacknowledged_messages_are_dropped_after_their_retention() -> None:
     """The message is dropped exactly on time. Younger messages stay."""
-    broker = Broker(message_retention_duration=minutes(10))
-    broker.publish("old")
+    broker = broker_holding("old", message_retention_duration=minutes(10))
     broker.advance(5 * MINUTE)
     broker.publish("young")
     broker.advance(5 * MINUTE - 1)
@@ -46,8 +45,7 @@ def test_unacknowledged_messages_are_dropped_after_their_retention() -> None:
 
 def test_a_leased_message_past_its_retention_may_still_be_acknowledged() -> None:
     """The consumer is handling the message. The message is not delivered again."""
-    broker = Broker(message_retention_duration=minutes(10))
-    broker.publish("a", "b")
+    broker = broker_holding("a", "b", message_retention_duration=minutes(10))
     consumer = broker.join(deadline=600)
     a, b = consumer.take()
     broker.advance(9 * MINUTE)
@@ -64,8 +62,7 @@ def test_a_message_in_retry_backoff_is_dropped_after_its_retention() -> None:
     policy = pubsub.RetryPolicy(
         minimum_backoff=Duration(seconds=600), maximum_backoff=Duration(seconds=600)
     )
-    broker = Broker(message_retention_duration=minutes(10), retry_policy=policy)
-    broker.publish("a")
+    broker = broker_holding("a", message_retention_duration=minutes(10), retry_policy=policy)
     consumer = broker.join()
     broker.advance(1)
     broker.nack(*consumer.take())
@@ -109,8 +106,7 @@ def test_a_failed_ordering_key_restarts_at_its_first_message_within_retention() 
 
 def test_a_shorter_retention_applies_to_existing_messages_at_once() -> None:
     """The engine drops them at its next turn."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     broker.advance(20 * MINUTE)
     update_subscription(
         broker, "message_retention_duration", message_retention_duration=minutes(10)
@@ -134,8 +130,7 @@ def test_a_longer_topic_retention_takes_precedence_over_the_subscription_s() -> 
 
 def test_messages_dropped_by_retention_free_their_memory() -> None:
     """An acknowledgement does the same."""
-    broker = Broker(message_retention_duration=minutes(10))
-    broker.publish("a" * 1000)
+    broker = broker_holding("a" * 1000, message_retention_duration=minutes(10))
     assert broker.engine.kept_bytes > 1000
     broker.advance(10 * MINUTE)
     assert broker.engine.kept_bytes == 0
@@ -146,8 +141,7 @@ def test_messages_dropped_by_retention_free_their_memory() -> None:
 
 def test_a_subscription_that_retains_acked_messages_can_seek_back_to_them() -> None:
     """A seek makes them unacknowledged again, in order, within the retention."""
-    broker = Broker(retain_acked_messages=True, message_retention_duration=minutes(10))
-    broker.publish("1")
+    broker = broker_holding("1", retain_acked_messages=True, message_retention_duration=minutes(10))
     broker.advance(5 * MINUTE)
     broker.publish("2", "3")
     consumer = broker.join()
@@ -161,8 +155,7 @@ def test_a_subscription_that_retains_acked_messages_can_seek_back_to_them() -> N
 
 def test_acknowledged_messages_are_removed_by_default() -> None:
     """A seek does not restore them."""
-    broker = Broker()
-    broker.publish("1")
+    broker = broker_holding("1")
     broker.acknowledge(*broker.join().take())
     assert broker.engine.kept_bytes == 0
     seek_to_the_beginning(broker)
@@ -174,8 +167,7 @@ def test_retain_acked_messages_can_be_switched_on_and_off_by_an_update() -> None
 
     It can be switched off again.
     """
-    broker = Broker()
-    broker.publish("early", "late")
+    broker = broker_holding("early", "late")
     early, late = broker.join().take()
     broker.acknowledge(early)
     update_subscription(broker, "retain_acked_messages", retain_acked_messages=True)

@@ -6,7 +6,7 @@ import pytest
 
 from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, Broker
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, Broker, broker_holding
 
 SNAPSHOT = f"{PROJECT}/snapshots/before"
 
@@ -38,8 +38,7 @@ def acknowledge_all(broker: Broker) -> None:
 
 def test_a_seek_forward_acknowledges_older_messages() -> None:
     """Messages published at that time or later stay."""
-    broker = Broker()
-    broker.publish("1")
+    broker = broker_holding("1")
     broker.advance(10)
     broker.publish("2")
     broker.advance(10)
@@ -51,8 +50,7 @@ def test_a_seek_forward_acknowledges_older_messages() -> None:
 
 def test_a_seek_into_the_future_purges_the_backlog() -> None:
     """Messages that are published later are delivered."""
-    broker = Broker()
-    broker.publish("1", "2")
+    broker = broker_holding("1", "2")
     seek_to(broker, -3600)
     assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
     broker.publish("3")
@@ -61,8 +59,7 @@ def test_a_seek_into_the_future_purges_the_backlog() -> None:
 
 def test_a_seek_back_restores_retained_messages() -> None:
     """The messages come in the order of publishing, before the waiting messages."""
-    broker = Broker(retain_acked_messages=True)
-    broker.publish("1")
+    broker = broker_holding("1", retain_acked_messages=True)
     broker.advance(10)
     broker.publish("2", "3")
     acknowledge_all(broker)
@@ -74,8 +71,7 @@ def test_a_seek_back_restores_retained_messages() -> None:
 
 def test_a_seek_to_just_after_a_publish_time_acknowledges_that_message() -> None:
     """One nanosecond makes the difference."""
-    broker = Broker()
-    broker.publish("1")
+    broker = broker_holding("1")
     request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
     request.time.FromNanoseconds(int(broker.clock.now()) * 10**9)
     broker.engine.seek(request)
@@ -87,8 +83,7 @@ def test_a_seek_to_just_after_a_publish_time_acknowledges_that_message() -> None
 
 def test_a_message_restored_by_a_seek_starts_with_zero_delivery_attempts() -> None:
     """The old ack ID of the message is stale."""
-    broker = Broker(retain_acked_messages=True)
-    broker.publish("1")
+    broker = broker_holding("1", retain_acked_messages=True)
     consumer = broker.join()
     broker.nack(*consumer.take())
     (old,) = consumer.take()
@@ -101,8 +96,7 @@ def test_a_message_restored_by_a_seek_starts_with_zero_delivery_attempts() -> No
 
 def test_a_seek_ends_every_lease() -> None:
     """An acknowledgement that is sent before the seek does not count: the message comes again."""
-    broker = Broker()
-    broker.publish("old")
+    broker = broker_holding("old")
     broker.advance(5)
     broker.publish("new", "next")
     consumer = broker.join(deadline=60, max_messages=2)
@@ -115,8 +109,7 @@ def test_a_seek_ends_every_lease() -> None:
 
 def test_a_late_acknowledgement_after_a_seek_has_no_effect() -> None:
     """The rule holds even if the message still waits for redelivery."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     (late,) = broker.join(deadline=10).take()
     broker.advance(10)
     seek_to(broker, 10)
@@ -126,8 +119,7 @@ def test_a_late_acknowledgement_after_a_seek_has_no_effect() -> None:
 
 def test_a_seek_back_wakes_a_waiting_consumer() -> None:
     """There are messages for it again."""
-    broker = Broker(retain_acked_messages=True)
-    broker.publish("1")
+    broker = broker_holding("1", retain_acked_messages=True)
     consumer = broker.join()
     broker.acknowledge(*consumer.take())
     assert consumer.take() == []
@@ -152,8 +144,7 @@ def test_a_seek_back_restarts_an_ordering_key_at_the_restored_messages() -> None
 
 def test_a_seek_forward_drops_older_messages_of_an_ordering_key() -> None:
     """The later messages continue in order."""
-    broker = Broker(enable_message_ordering=True)
-    broker.publish("1", key="k")
+    broker = broker_holding("1", key="k", enable_message_ordering=True)
     broker.advance(10)
     broker.publish("2", "3", key="k")
     consumer = broker.join(deadline=600)
@@ -170,8 +161,7 @@ def test_a_seek_ends_every_retry_backoff() -> None:
     """
     policy = pubsub.RetryPolicy()
     policy.minimum_backoff.seconds = 10
-    broker = Broker(retry_policy=policy)
-    broker.publish("1")
+    broker = broker_holding("1", retry_policy=policy)
     consumer = broker.join()
     broker.nack(*consumer.take())
     seek_to(broker, 0)
@@ -186,8 +176,7 @@ def test_a_seek_ends_every_retry_backoff() -> None:
 
 def test_a_seek_to_a_snapshot_restores_its_backlog() -> None:
     """The backlog contains the messages that were unacknowledged then, and all later ones."""
-    broker = Broker()
-    broker.publish("acked")
+    broker = broker_holding("acked")
     acknowledge_all(broker)
     broker.publish("1", "2")
     take_snapshot(broker)
@@ -199,8 +188,7 @@ def test_a_seek_to_a_snapshot_restores_its_backlog() -> None:
 
 def test_a_seek_to_a_snapshot_acknowledges_messages_outside_its_backlog() -> None:
     """The backlog was larger than the snapshot."""
-    broker = Broker(retain_acked_messages=True)
-    broker.publish("1", "2")
+    broker = broker_holding("1", "2", retain_acked_messages=True)
     acknowledge_all(broker)
     take_snapshot(broker)
     broker.publish("3")
@@ -212,8 +200,7 @@ def test_a_seek_to_a_snapshot_acknowledges_messages_outside_its_backlog() -> Non
 
 def test_a_snapshot_contains_leased_messages() -> None:
     """Leased messages are not acknowledged."""
-    broker = Broker()
-    broker.publish("1")
+    broker = broker_holding("1")
     consumer = broker.join(deadline=600)
     got = consumer.take()
     take_snapshot(broker)
@@ -224,8 +211,7 @@ def test_a_snapshot_contains_leased_messages() -> None:
 
 def test_a_snapshot_can_be_the_target_of_several_seeks() -> None:
     """A seek does not change the snapshot."""
-    broker = Broker()
-    broker.publish("1")
+    broker = broker_holding("1")
     take_snapshot(broker)
     for _ in range(3):
         acknowledge_all(broker)
@@ -239,8 +225,7 @@ def test_a_snapshot_can_be_the_target_of_several_seeks() -> None:
 
 def test_a_seek_without_a_target_is_refused() -> None:
     """Without a target nothing changes."""
-    broker = Broker()
-    broker.publish("1")
+    broker = broker_holding("1")
     with pytest.raises(InvalidArgument, match="No target was specified in the SeekRequest"):
         broker.engine.seek(pubsub.SeekRequest(subscription=SUBSCRIPTION))
     assert broker.backlog == 1
@@ -249,8 +234,7 @@ def test_a_seek_without_a_target_is_refused() -> None:
 @pytest.mark.parametrize(("seconds", "nanos"), [(2**62, 0), (-(2**62), 0), (0, -1), (0, 10**9)])
 def test_a_seek_to_an_invalid_time_is_refused(seconds: int, nanos: int) -> None:
     """The time must be within the years of a Timestamp."""
-    broker = Broker()
-    broker.publish("1")
+    broker = broker_holding("1")
     request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
     request.time.seconds = seconds
     request.time.nanos = nanos

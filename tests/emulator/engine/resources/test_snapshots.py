@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from pullstream_protocol.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, broker_holding
 from tests.emulator.wire import Wire, data_of
 
 SNAPSHOT = f"{PROJECT}/snapshots/before"
@@ -55,8 +55,7 @@ def test_a_created_snapshot_is_returned_by_get_snapshot() -> None:
 
 def test_the_lifetime_of_a_snapshot_is_seven_days_less_the_age_of_the_backlog() -> None:
     """The age is that of the oldest unacknowledged message."""
-    broker = Broker()
-    broker.publish("acked")
+    broker = broker_holding("acked")
     broker.acknowledge(*broker.join().take())
     broker.advance(DAY)
     broker.publish("old")
@@ -68,8 +67,7 @@ def test_the_lifetime_of_a_snapshot_is_seven_days_less_the_age_of_the_backlog() 
 
 def test_a_snapshot_that_would_expire_within_an_hour_is_refused() -> None:
     """A snapshot must have at least one hour to live."""
-    broker = Broker(message_retention_duration=Duration(seconds=31 * DAY))
-    broker.publish("old")
+    broker = broker_holding("old", message_retention_duration=Duration(seconds=31 * DAY))
     broker.advance(7 * DAY - HOUR + 1)
     with pytest.raises(FailedPrecondition, match="less than 1h"):
         create(broker)
@@ -78,8 +76,7 @@ def test_a_snapshot_that_would_expire_within_an_hour_is_refused() -> None:
 
 def test_a_snapshot_expires_after_its_lifetime() -> None:
     """The snapshot expires exactly on time. Messages that only it kept are removed."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     create(broker)
     broker.acknowledge(*broker.join().take())
     broker.publish("b")
@@ -94,8 +91,7 @@ def test_a_snapshot_expires_after_its_lifetime() -> None:
 
 def test_a_deleted_snapshot_frees_its_messages() -> None:
     """Messages that only it kept are removed, too."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     create(broker)
     broker.acknowledge(*broker.join().take())
     broker.engine.delete_snapshot(SNAPSHOT)
@@ -106,8 +102,7 @@ def test_a_deleted_snapshot_frees_its_messages() -> None:
 
 def test_a_snapshot_outlives_its_subscription() -> None:
     """Another subscription of the topic can seek to it."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     create(broker)
     broker.engine.delete_subscription(SUBSCRIPTION)
     broker.engine.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
@@ -202,8 +197,7 @@ def test_invalid_snapshot_requests_are_refused() -> None:
 
 def test_all_snapshot_calls_work_over_grpc(wire: Wire) -> None:
     """The test covers all their calls and a seek."""
-    wire.create()
-    wire.publish("a")
+    wire.create_with("a")
     request = pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
     snapshot = wire.call("CreateSnapshot", request)
     assert wire.call("GetSnapshot", pubsub.GetSnapshotRequest(snapshot=SNAPSHOT)) == snapshot

@@ -11,7 +11,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from pullstream_emulator.engine import Engine
 from pullstream_protocol.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.broker import SUBSCRIPTION, TOPIC, Broker, broker_holding
 
 DEAD = "projects/test/topics/dead"
 
@@ -103,8 +103,7 @@ def test_a_subscription_shows_the_retention_of_its_topic(engine: Engine) -> None
 
 def test_a_new_subscription_receives_only_messages_published_after_its_creation() -> None:
     """Earlier messages of the topic are not delivered to it."""
-    broker = Broker()
-    broker.publish("early")
+    broker = broker_holding("early")
     later = "projects/test/subscriptions/later"
     broker.engine.create_subscription(pubsub.Subscription(name=later, topic=TOPIC))
     broker.publish("late")
@@ -269,8 +268,7 @@ def test_a_subscription_update_with_a_bad_mask_changes_nothing(
 
 def test_deleting_a_topic_keeps_its_subscriptions(engine: Engine) -> None:
     """The backlog stays. A new topic with the name does not belong to them."""
-    broker = Broker()
-    broker.publish("kept")
+    broker = broker_holding("kept")
     broker.engine.delete_topic(TOPIC)
     assert broker.engine.get_subscription(SUBSCRIPTION).topic == "_deleted-topic_"
 
@@ -284,8 +282,7 @@ def test_deleting_a_topic_keeps_its_subscriptions(engine: Engine) -> None:
 
 def test_a_subscription_created_again_with_the_same_name_starts_empty() -> None:
     """Backlog and leases are deleted with the old one. Its ack IDs are stale, not errors."""
-    broker = Broker()
-    broker.publish("old", "older")
+    broker = broker_holding("old", "older")
     held = broker.join().take(1)
     broker.engine.delete_subscription(SUBSCRIPTION)
     create(broker.engine)

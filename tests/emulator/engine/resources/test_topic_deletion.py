@@ -7,7 +7,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from pullstream_protocol.errors import FailedPrecondition
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, broker_holding
 
 SNAPSHOT = f"{PROJECT}/snapshots/before"
 SNAP = pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
@@ -18,8 +18,7 @@ def test_subscriptions_of_a_deleted_topic_keep_their_backlog() -> None:
 
     Their backlog is delivered and acknowledged.
     """
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     broker.engine.delete_topic(TOPIC)
     assert broker.engine.get_subscription(SUBSCRIPTION).topic == "_deleted-topic_"
     assert broker.acknowledge(*broker.join().take()) == []
@@ -81,8 +80,7 @@ def test_the_retention_of_a_topic_ends_with_its_deletion() -> None:
 
 def test_a_subscription_keeps_its_retained_messages_after_its_topic_is_deleted() -> None:
     """A seek restores it, with or without the topic."""
-    broker = Broker(retain_acked_messages=True)
-    broker.publish("a")
+    broker = broker_holding("a", retain_acked_messages=True)
     broker.acknowledge(*broker.join().take())
     broker.engine.delete_topic(TOPIC)
     seek = pubsub.SeekRequest(subscription=SUBSCRIPTION)
@@ -93,8 +91,7 @@ def test_a_subscription_keeps_its_retained_messages_after_its_topic_is_deleted()
 
 def test_snapshots_of_a_deleted_topic_stay_usable() -> None:
     """The snapshots can be used by the subscriptions that existed with them, and by no other."""
-    broker = Broker()
-    broker.publish("a")
+    broker = broker_holding("a")
     broker.engine.create_snapshot(SNAP)
     broker.acknowledge(*broker.join().take())
     broker.engine.delete_topic(TOPIC)
