@@ -28,25 +28,25 @@ PERMANENT = "PERMANENT_FAILURE_INVALID_ACK_ID"
 TRANSIENT = "TRANSIENT_FAILURE_INVALID_ACK_ID"
 
 
-def test_every_grpc_code_is_classified_as_transient_or_permanent_for_acks() -> None:
+def test_every_grpc_status_code_counts_as_a_transient_or_a_permanent_ack_failure() -> None:
     """A new code of gRPC needs a decision."""
     assert PASSING | FINAL.keys() == {code.name for code in BY_CODE}
 
 
-def test_an_ack_request_answered_without_error_succeeds_for_every_id() -> None:
+def test_an_ack_request_answered_without_error_succeeds_for_every_ack_id() -> None:
     """The server says OK for a request as a whole."""
     assert read_ack_result(["a", "b"], None) == AckResult(succeeded=["a", "b"])
 
 
 @pytest.mark.parametrize("code", sorted(PASSING))
-def test_an_ack_request_with_a_transient_failure_retries_all_ids(code: str) -> None:
+def test_all_ack_ids_of_an_ack_request_with_a_transient_failure_are_retried(code: str) -> None:
     """All ids are retried if the server names none."""
     error = BY_CODE[grpc.StatusCode[code]]("some text")
     assert read_ack_result(["a", "b"], error) == AckResult(retry=["a", "b"])
 
 
 @pytest.mark.parametrize(("code", "status"), FINAL.items())
-def test_a_permanent_failure_of_an_ack_request_has_its_status_and_text(
+def test_the_error_of_a_permanently_failed_ack_has_the_servers_status_and_text(
     code: str, status: AcknowledgeStatus
 ) -> None:
     """With a single id there is nothing left to split."""
@@ -56,14 +56,14 @@ def test_a_permanent_failure_of_an_ack_request_has_its_status_and_text(
     assert (answer.failed["a"].error_code, answer.failed["a"].info) == (status, "some text")
 
 
-def test_an_ack_request_refused_as_invalid_is_split() -> None:
+def test_an_ack_request_refused_as_invalid_is_split_into_smaller_requests() -> None:
     """The cause may be one of its ids or its size."""
     error = BY_CODE[grpc.StatusCode.INVALID_ARGUMENT]("some text")
     assert read_ack_result(["a", "b", "c"], error) == AckResult(split=["a", "b", "c"])
 
 
 @pytest.mark.parametrize("code", BY_CODE)
-def test_ids_that_an_ack_error_does_not_name_have_no_answer(code: grpc.StatusCode) -> None:
+def test_ack_ids_that_an_ack_error_does_not_name_count_as_unanswered(code: grpc.StatusCode) -> None:
     """Some servers have applied the request for the other ids, and some have not."""
     named = {"bad": PERMANENT, "busy": TRANSIENT, "odd": "PERMANENT_FAILURE_SOMETHING"}
     error = BY_CODE[code]("some text", reason="R", metadata=named)
@@ -76,7 +76,7 @@ def test_ids_that_an_ack_error_does_not_name_have_no_answer(code: grpc.StatusCod
     }
 
 
-def test_error_details_that_name_no_id_of_an_ack_request_do_not_make_it_a_success() -> None:
+def test_an_ack_request_refused_without_naming_an_ack_id_fails_for_all_its_ack_ids() -> None:
     """The metadata belongs to another reason, so the status counts for all ids."""
     error = FailedPrecondition("some text", reason="R", metadata={"service": "pubsub"})
     answer = read_ack_result(["a", "b"], error)
@@ -91,7 +91,7 @@ def test_error_details_that_name_no_id_of_an_ack_request_do_not_make_it_a_succes
         st.text("abc", min_size=1, max_size=3), st.sampled_from([PERMANENT, TRANSIENT, "X"])
     ),
 )
-def test_every_id_of_an_ack_request_has_exactly_one_result(
+def test_every_ack_id_of_a_failed_ack_request_has_exactly_one_result(
     ack_ids: list[str], code: grpc.StatusCode, named: dict[str, str]
 ) -> None:
     """No id succeeds by an error."""

@@ -10,7 +10,7 @@ from pullstream_protocol.clock import ManualClock
 from tests.subscriber.streaming.fakes import TIMEOUT, ids, response
 
 
-def test_the_receiver_of_a_batch_may_add_messages_to_the_next_batch() -> None:
+def test_a_batch_handler_may_add_messages_to_the_next_batch_while_it_handles_one() -> None:
     """The receiver of a batch may add messages to the next one.
 
     The end of a callback, perhaps on the thread that brought the list, begins the next message of a
@@ -29,7 +29,7 @@ def test_the_receiver_of_a_batch_may_add_messages_to_the_next_batch() -> None:
     assert taken == [["a", "b"], ["1a", "1b"], ["2a", "2b"]]
 
 
-def test_closing_the_batcher_returns_batches_that_were_not_passed_on() -> None:
+def test_closing_the_batcher_returns_batches_that_were_not_passed_to_the_batch_callback() -> None:
     """The batcher is closed while one of several lists is passed on."""
     left: list[Message] = []
     batcher = Batcher(

@@ -126,7 +126,7 @@ def keep(one: Message) -> None:
 
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_message_settled_while_it_waits_does_not_run_its_callback(
+def test_a_message_settled_while_it_waits_for_a_worker_is_not_passed_to_the_callback(
     in_order: bool, is_async: bool
 ) -> None:
     """The message was given up or returned while it waited."""
@@ -147,7 +147,7 @@ def test_a_message_settled_while_it_waits_does_not_run_its_callback(
     assert run == ["b"]
 
 
-def test_a_message_returned_by_a_shutdown_is_not_returned_again() -> None:
+def test_a_message_returned_by_a_shutdown_is_returned_to_the_server_only_once() -> None:
     """With exactly-once delivery, a message may be confirmed after the shutdown returned it."""
     rig = Rig(keep)
     rig.runner.give_up_held()
@@ -157,7 +157,7 @@ def test_a_message_returned_by_a_shutdown_is_not_returned_again() -> None:
     assert rig.given_back == ["b"]
 
 
-def test_dropping_a_waiting_message_keeps_later_messages_of_its_key_held() -> None:
+def test_dropping_a_waiting_message_keeps_later_messages_of_its_ordering_key_held() -> None:
     """Messages held behind it wait for its redelivery, which restarts the key."""
     rig = Rig(Message.ack)
     first, _ = rig.receive("1", "2")
@@ -169,7 +169,7 @@ def test_dropping_a_waiting_message_keeps_later_messages_of_its_key_held() -> No
     assert (rig.scheduler.names, rig.parked_messages) == (["1/again"], 0)
 
 
-def test_a_dropped_message_with_an_ordering_key_is_returned_once() -> None:
+def test_a_dropped_message_with_an_ordering_key_is_returned_to_the_server_once() -> None:
     """Otherwise the server would send later messages of the key until the lease ends."""
     rig = Rig(Message.drop)
     first, _ = rig.receive("1", "2")
@@ -180,7 +180,7 @@ def test_a_dropped_message_with_an_ordering_key_is_returned_once() -> None:
     assert rig.dues == [rig.clock.monotonic() + FIRST_WAIT]
 
 
-def test_a_dropped_message_without_an_ordering_key_is_not_returned() -> None:
+def test_a_dropped_message_without_an_ordering_key_is_not_returned_to_the_server() -> None:
     """The server redelivers it when its lease ends."""
     rig = Rig(Message.drop)
     (only,) = rig.receive("1", key="")
@@ -189,7 +189,7 @@ def test_a_dropped_message_without_an_ordering_key_is_not_returned() -> None:
     assert rig.given_back == []
 
 
-def test_a_message_held_too_long_for_its_ordering_key_is_returned() -> None:
+def test_a_message_held_too_long_behind_a_failed_one_of_its_key_is_returned_to_the_server() -> None:
     """The return happens at the time that the runner has given."""
     rig = Rig(Message.nack)
     rig.receive("1", "2", "3")
@@ -203,7 +203,7 @@ def test_a_message_held_too_long_for_its_ordering_key_is_returned() -> None:
 
 
 @pytest.mark.parametrize("in_order", [False, True])
-def test_a_coroutine_callback_is_awaited_before_its_message_counts_as_handled(
+def test_a_message_counts_as_handled_only_after_its_coroutine_callback_has_ended(
     in_order: bool,
 ) -> None:
     """The message is handled when its coroutine ends."""
@@ -248,7 +248,7 @@ def test_a_message_whose_callback_raises_is_nacked_counted_and_logged(
     ]
 
 
-def test_a_callback_that_raises_after_settling_its_message_keeps_the_disposition(
+def test_a_message_settled_before_its_callback_raises_keeps_its_ack_or_nack(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The message is handled, so the next of its key begins."""
@@ -269,7 +269,7 @@ async def handle_later(one: Message) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_plain_callback_that_returns_a_coroutine_counts_as_an_error(
+def test_a_message_is_nacked_if_its_plain_callback_returns_a_coroutine(
     is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing would run it. The message is nacked, and the log says what to do."""
@@ -348,7 +348,7 @@ def test_a_callback_does_not_begin_for_a_message_whose_lease_has_ended(
 # ---- the turns of a key --------------------------------------------------------------------------
 
 
-def test_the_callback_for_the_next_message_of_a_key_begins_when_the_last_one_ends() -> None:
+def test_the_next_message_of_an_ordering_key_runs_when_the_previous_callback_ends() -> None:
     """By default, a disposition is not needed."""
     rig = Rig(keep)
     rig.receive("1", "2", "3")
@@ -359,7 +359,7 @@ def test_the_callback_for_the_next_message_of_a_key_begins_when_the_last_one_end
     assert rig.scheduler.names == ["3"]
 
 
-def test_a_message_settled_inside_its_callback_releases_its_key_when_the_callback_ends() -> None:
+def test_an_ack_in_a_callback_starts_the_next_message_of_its_key_only_after_the_callback() -> None:
     """If the disposition comes first, the dispatcher's later report changes nothing."""
     seen: list[list[str]] = []
 
@@ -377,7 +377,7 @@ def test_a_message_settled_inside_its_callback_releases_its_key_when_the_callbac
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_release_after_ack_delays_the_next_message_of_a_key_until_the_disposition(
+def test_with_release_after_ack_the_next_message_of_an_ordering_key_waits_for_the_ack_or_nack(
     elsewhere: bool,
 ) -> None:
     """If the callback ends first, the disposition starts the next message once, on any thread."""
@@ -396,7 +396,7 @@ def test_release_after_ack_delays_the_next_message_of_a_key_until_the_dispositio
     assert rig.scheduler.names == ["2"]
 
 
-def test_an_ended_callback_without_a_disposition_delays_only_its_own_key() -> None:
+def test_with_release_after_ack_an_unsettled_message_delays_no_other_ordering_key() -> None:
     """Other keys continue, and messages without a key have nothing to wait for."""
     rig = Rig(keep, release_after_ack=True)
     rig.receive("1", "2", key="a")
@@ -409,7 +409,7 @@ def test_an_ended_callback_without_a_disposition_delays_only_its_own_key() -> No
     assert len(rig.hold) == 1
 
 
-def test_a_disposition_reported_as_the_callback_ends_starts_the_next_message_once() -> None:
+def test_a_message_settled_as_its_callback_ends_starts_the_next_message_of_its_key_once() -> None:
     """The dispatcher reports as the callback ends. Only one of the two starts the next message."""
 
     class Moments(dict[Message, bool]):
@@ -435,7 +435,7 @@ def test_a_disposition_reported_as_the_callback_ends_starts_the_next_message_onc
         assert rig.scheduler.names == ["2"]
 
 
-def test_a_race_of_callback_end_and_disposition_starts_the_next_message_once() -> None:
+def test_a_race_of_callback_end_and_ack_starts_the_next_message_of_the_ordering_key_once() -> None:
     """With real threads, a few thousand times, the next message begins exactly once."""
     rig = Rig(keep, release_after_ack=True)
     begin, end = threading.Barrier(2), threading.Barrier(2)
@@ -462,7 +462,7 @@ def test_a_race_of_callback_end_and_disposition_starts_the_next_message_once() -
 
 @pytest.mark.parametrize("release_after_ack", [False, True])
 @pytest.mark.parametrize("decide", [Message.nack, Message.drop])
-def test_a_nack_inside_a_callback_holds_its_ordering_key_and_counts_once(
+def test_a_nack_inside_a_callback_holds_later_messages_of_the_ordering_key_and_counts_once(
     release_after_ack: bool, decide: Callable[[Message], object]
 ) -> None:
     """The worker and the dispatcher report it in either order, and it counts once."""
@@ -478,7 +478,7 @@ def test_a_nack_inside_a_callback_holds_its_ordering_key_and_counts_once(
 
 
 @pytest.mark.parametrize("decide", [Message.nack, Message.drop])
-def test_a_nack_after_the_callback_holds_messages_of_the_key_that_have_not_begun(
+def test_a_nack_after_the_callback_holds_messages_of_its_ordering_key_that_have_not_begun(
     decide: Callable[[Message], object],
 ) -> None:
     """The next message may run by then and finishes. A second report changes nothing."""
@@ -494,7 +494,7 @@ def test_a_nack_after_the_callback_holds_messages_of_the_key_that_have_not_begun
     assert (rig.scheduler.names, len(rig.hold)) == (["1/again"], 1)
 
 
-def test_with_release_after_ack_a_late_nack_starts_only_the_redelivery_of_its_key() -> None:
+def test_with_release_after_ack_only_the_redelivery_runs_after_a_nack_behind_the_callback() -> None:
     """The next message waits for the disposition."""
     rig = Rig(keep, release_after_ack=True)
     first, *_ = rig.receive("1", "2", "3")
@@ -506,7 +506,7 @@ def test_with_release_after_ack_a_late_nack_starts_only_the_redelivery_of_its_ke
     assert rig.scheduler.names == ["1/again"]
 
 
-def test_a_lease_lost_before_its_callback_begins_holds_its_ordering_key() -> None:
+def test_a_message_that_loses_its_lease_before_it_runs_holds_later_messages_of_its_key() -> None:
     """The message does not begin, and the later ones wait for its redelivery."""
     rig = Rig(Message.ack)
     first, *_ = rig.receive("1", "2")
@@ -518,7 +518,7 @@ def test_a_lease_lost_before_its_callback_begins_holds_its_ordering_key() -> Non
     assert rig.scheduler.names == ["1/again"]
 
 
-def test_dispositions_release_no_ordering_key_on_an_unordered_subscription() -> None:
+def test_acks_and_nacks_hold_no_messages_of_a_key_on_an_unordered_subscription() -> None:
     """Keys have no meaning there. If ordering is switched on later, they have no history."""
     rig = Rig(keep, release_after_ack=True)
     first, _ = rig.receive("1", "2", in_order=False)
@@ -529,7 +529,7 @@ def test_dispositions_release_no_ordering_key_on_an_unordered_subscription() -> 
     assert (rig.given_back, rig.scheduler.names) == ([], ["2", "3"])
 
 
-def test_the_subscription_ends_if_the_scheduler_cannot_run_the_next_message_of_a_key() -> None:
+def test_a_subscription_ends_if_its_scheduler_fails_to_run_the_next_message_of_a_key() -> None:
     """The listener gets the error, and the shutdown returns the message."""
     rig = Rig(Message.ack)
     rig.receive("1", "2")

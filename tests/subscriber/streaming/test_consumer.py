@@ -57,7 +57,9 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     rig.consumer.stop()
 
 
-def test_the_consumer_passes_on_each_response_in_order_on_its_own_thread(rig: Rig) -> None:
+def test_the_stream_consumer_passes_responses_to_its_handler_in_order_on_the_reader_thread(
+    rig: Rig,
+) -> None:
     """Responses are passed on in order, on the consumer's own thread."""
     rig.call.respond(PONG)
     rig.call.deliver("a")
@@ -65,7 +67,7 @@ def test_the_consumer_passes_on_each_response_in_order_on_its_own_thread(rig: Ri
     assert len(rig.responses.get(timeout=TIMEOUT).received_messages) == 1
 
 
-def test_a_paused_consumer_reads_no_response_until_it_is_resumed(rig: Rig) -> None:
+def test_a_paused_stream_consumer_reads_no_response_until_it_is_resumed(rig: Rig) -> None:
     """The current response is the last one."""
     in_hand = threading.Event()
 
@@ -86,7 +88,7 @@ def test_a_paused_consumer_reads_no_response_until_it_is_resumed(rig: Rig) -> No
     rig.consumer.resume()
 
 
-def test_the_consumer_reports_the_end_of_its_stream_once_with_its_cause(rig: Rig) -> None:
+def test_the_stream_consumer_reports_the_end_of_its_stream_once_with_the_cause(rig: Rig) -> None:
     """The report is the last step of the thread."""
     rig.call.end(NotFound("gone"))
     assert isinstance(rig.ends.get(timeout=TIMEOUT), NotFound)
@@ -95,7 +97,9 @@ def test_the_consumer_reports_the_end_of_its_stream_once_with_its_cause(rig: Rig
     assert not rig.consumer._background.is_active
 
 
-def test_stopping_the_consumer_lets_the_server_end_the_stream(rig: Rig) -> None:
+def test_stopping_the_stream_consumer_lets_the_server_end_the_stream_without_cancelling_it(
+    rig: Rig,
+) -> None:
     """A cancellation would end the leases of running callbacks."""
     rig.call.end_when_half_closed()
     rig.consumer.stop()
@@ -104,7 +108,7 @@ def test_stopping_the_consumer_lets_the_server_end_the_stream(rig: Rig) -> None:
     assert not rig.call.cancelled
 
 
-def test_stopping_the_consumer_cancels_a_stream_that_the_server_does_not_end(
+def test_stopping_the_stream_consumer_cancels_a_stream_that_the_server_does_not_end(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cancellation comes after a short wait."""
@@ -114,14 +118,14 @@ def test_stopping_the_consumer_cancels_a_stream_that_the_server_does_not_end(
     assert rig.call.cancelled
 
 
-def test_stopping_the_consumer_ends_within_the_given_time(rig: Rig) -> None:
+def test_stopping_the_stream_consumer_takes_no_longer_than_the_given_time_limit(rig: Rig) -> None:
     """The shutdown is nearly out of time. The consumer's own limits are far longer here."""
     rig.consumer.stop(timeout=0.01)
     assert isinstance(rig.ends.get(timeout=TIMEOUT), StreamEnded)
     assert rig.call.cancelled
 
 
-def test_stopping_a_paused_consumer_ends_its_thread(rig: Rig) -> None:
+def test_stopping_a_paused_stream_consumer_ends_its_reader_thread(rig: Rig) -> None:
     """A paused reader would not see the end."""
     rig.consumer.pause()
     rig.call.respond(PONG)
@@ -130,7 +134,7 @@ def test_stopping_a_paused_consumer_ends_its_thread(rig: Rig) -> None:
     assert isinstance(rig.ends.get(timeout=TIMEOUT), StreamEnded)
 
 
-def test_a_consumer_that_is_paused_while_it_is_stopped_still_ends(rig: Rig) -> None:
+def test_a_stream_consumer_that_is_paused_during_its_stop_still_ends(rig: Rig) -> None:
     """The current response fills the window of flow control just after `stop` has resumed it."""
     resumed, in_hand = threading.Event(), threading.Event()
     resume = rig.consumer.resume
@@ -153,7 +157,7 @@ def test_a_consumer_that_is_paused_while_it_is_stopped_still_ends(rig: Rig) -> N
     assert isinstance(rig.ends.get(timeout=TIMEOUT), StreamEnded)
 
 
-def test_an_error_of_the_response_handler_ends_the_streaming_call(
+def test_an_error_in_the_handler_of_stream_responses_ends_the_stream(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An unread call would keep its leases at the server."""
@@ -207,12 +211,12 @@ def relieved(callback: Callback) -> InlineRun:
     return inline_run
 
 
-def test_only_the_reader_thread_of_a_consumer_may_run_callbacks_inline(rig: Rig) -> None:
+def test_only_the_thread_that_reads_the_stream_may_run_callbacks_inline(rig: Rig) -> None:
     """Another thread has no duties here that a new reader could take over."""
     assert rig.consumer.inline_run() is None
 
 
-def test_a_reader_thread_blocked_in_a_callback_is_replaced_by_another(
+def test_another_thread_reads_the_stream_while_the_reader_thread_is_blocked_in_a_callback(
     rig: Rig, callback: Callback
 ) -> None:
     """Another reader continues at once. The first one reads nothing after its callback."""
@@ -229,7 +233,7 @@ def test_a_reader_thread_blocked_in_a_callback_is_replaced_by_another(
     assert rig.ends.empty()
 
 
-def test_a_reader_thread_whose_inline_run_ends_before_the_relief_reads_on(
+def test_a_reader_thread_that_leaves_its_callback_before_its_replacement_starts_reads_on(
     rig: Rig, callback: Callback
 ) -> None:
     """The inline run is over, so the relief comes too late."""
@@ -241,7 +245,7 @@ def test_a_reader_thread_whose_inline_run_ends_before_the_relief_reads_on(
     assert not inline_run.relieve()
 
 
-def test_a_replacement_reader_thread_inherits_the_pause_of_flow_control(
+def test_a_replacement_reader_thread_reads_nothing_while_flow_control_pauses_the_stream(
     rig: Rig, callback: Callback
 ) -> None:
     """The window of flow control was full when the first reader began its callbacks."""
@@ -255,7 +259,9 @@ def test_a_replacement_reader_thread_inherits_the_pause_of_flow_control(
     assert rig.responses.get(timeout=TIMEOUT) == PONG
 
 
-def test_a_replacement_reader_thread_can_be_replaced_too(rig: Rig, callback: Callback) -> None:
+def test_a_replacement_reader_thread_blocked_in_a_callback_is_replaced_by_a_third_thread(
+    rig: Rig, callback: Callback
+) -> None:
     """The first reader no longer counts as the reader."""
     relieved(callback)
     rig.consumer._background._on_response = callback
@@ -265,7 +271,7 @@ def test_a_replacement_reader_thread_can_be_replaced_too(rig: Rig, callback: Cal
     assert rig.responses.get(timeout=TIMEOUT) == PONG
 
 
-def test_a_failing_replaced_reader_leaves_the_stream_to_the_new_reader(
+def test_an_error_in_a_replaced_reader_thread_does_not_end_the_stream_of_the_new_reader(
     rig: Rig, callback: Callback
 ) -> None:
     """Two threads at the end of one call are not supported by gRPC."""
@@ -288,7 +294,7 @@ def test_a_failing_replaced_reader_leaves_the_stream_to_the_new_reader(
     assert rig.responses.get(timeout=TIMEOUT) == PONG
 
 
-def test_stopping_the_consumer_does_not_wait_for_a_replaced_reader_thread(
+def test_stopping_the_stream_consumer_does_not_wait_for_a_replaced_reader_thread(
     rig: Rig, callback: Callback
 ) -> None:
     """The callback may never end. The new reader reports the end of the stream."""

@@ -31,7 +31,9 @@ def rig() -> Iterator[Rig]:
     rig.dispatcher.stop(timeout=0.0)
 
 
-def test_the_dispatcher_reports_and_sends_an_acknowledgement(rig: Rig) -> None:
+def test_an_acknowledged_message_releases_its_lease_at_once_and_its_ack_is_sent_to_the_server(
+    rig: Rig,
+) -> None:
     """The leases are released at once, without waiting for the server's answer."""
     rig.message("a").ack()
     assert rig.finished.get(timeout=TIMEOUT) == Settled(acked=("a",))
@@ -40,7 +42,7 @@ def test_the_dispatcher_reports_and_sends_an_acknowledgement(rig: Rig) -> None:
     call.answer()
 
 
-def test_the_dispatcher_sends_the_acks_of_a_list_of_messages_in_one_request(rig: Rig) -> None:
+def test_acknowledging_a_list_of_messages_sends_one_ack_request(rig: Rig) -> None:
     """The dispatcher may be asleep meanwhile."""
     for number in range(2):
         names = [f"{number}-{name}" for name in "abc"]
@@ -51,7 +53,9 @@ def test_the_dispatcher_sends_the_acks_of_a_list_of_messages_in_one_request(rig:
         call.answer()
 
 
-def test_each_disposition_sends_the_request_of_its_kind(rig: Rig) -> None:
+def test_ack_nack_and_deadline_change_each_send_their_request_and_a_drop_sends_none(
+    rig: Rig,
+) -> None:
     """A nack is a deadline of 0, a drop sends nothing, and an extension settles nothing."""
     rig.message("nacked").nack()
     assert rig.finished.get(timeout=TIMEOUT) == Settled(nacked=("nacked",))
@@ -70,7 +74,9 @@ def test_each_disposition_sends_the_request_of_its_kind(rig: Rig) -> None:
     assert (request.seconds, request.ack_ids) == (15, ["leased", "too"])
 
 
-def test_the_dispatcher_has_several_calls_in_flight_at_a_time(rig: Rig) -> None:
+def test_the_dispatcher_sends_ack_requests_without_waiting_for_the_answers_to_earlier_ones(
+    rig: Rig,
+) -> None:
     """No call waits for another. Above the limit, dispositions share one larger request."""
     calls = []
     for number in range(MAX_IN_FLIGHT):
@@ -84,7 +90,9 @@ def test_the_dispatcher_has_several_calls_in_flight_at_a_time(rig: Rig) -> None:
     assert len(rig.server.next_call().request.ack_ids) == 100
 
 
-def test_the_dispatcher_limits_ack_ids_in_flight_to_a_full_request_or_window(rig: Rig) -> None:
+def test_the_ack_ids_in_unanswered_requests_are_limited_to_a_full_request_or_flow_control_window(
+    rig: Rig,
+) -> None:
     """A slow server or gRPC thread finds the rest in one request."""
     rig.dispatcher.ack_all([rig.message(f"first-{number}") for number in range(MAX_IDS)])
     call = rig.server.next_call()
@@ -97,7 +105,7 @@ def test_the_dispatcher_limits_ack_ids_in_flight_to_a_full_request_or_window(rig
     assert len(rig.server.next_call().request.ack_ids) == 100
 
 
-def test_the_dispatcher_sends_lease_extensions_while_acknowledgements_hang(rig: Rig) -> None:
+def test_lease_extensions_are_sent_while_ack_requests_have_no_answer(rig: Rig) -> None:
     """Otherwise messages that are still handled would be redelivered."""
     for number in range(MAX_IN_FLIGHT):
         rig.message(str(number)).ack()
@@ -111,7 +119,9 @@ def test_the_dispatcher_sends_lease_extensions_while_acknowledgements_hang(rig: 
     assert rig.server.calls_waiting == 0
 
 
-def test_the_dispatcher_waits_without_spinning_when_all_calls_are_in_flight(rig: Rig) -> None:
+def test_the_dispatcher_uses_no_cpu_time_while_it_waits_for_answers_to_the_most_calls_allowed(
+    rig: Rig,
+) -> None:
     """A retry may be due, but nothing can be sent before an answer comes."""
     calls = []
     for number in range(MAX_IN_FLIGHT):
@@ -136,7 +146,7 @@ def test_the_dispatcher_waits_without_spinning_when_all_calls_are_in_flight(rig:
     assert rig.server.next_call().request.ack_ids == ["0"]
 
 
-def test_dispositions_share_a_request_until_a_tracked_one_is_sent_at_once(
+def test_acks_wait_to_share_a_request_and_an_ack_with_response_is_sent_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Dispositions share a request because many come together. A tracked one is sent at once."""
@@ -165,7 +175,7 @@ def test_an_ack_future_succeeds_only_after_the_servers_answer(rig: Rig, exactly_
     assert future.result(TIMEOUT) is AcknowledgeStatus.SUCCESS
 
 
-def test_a_failed_ack_request_is_reported_counted_and_logged_once(
+def test_a_failed_ack_request_has_one_log_line_and_counts_every_failed_message(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each request has one line in the log, however many messages it had."""
@@ -186,7 +196,7 @@ def test_a_failed_ack_request_is_reported_counted_and_logged_once(
     assert "not yours" in caplog.text
 
 
-def test_the_dispatcher_retries_a_transient_ack_failure_after_its_pause(rig: Rig) -> None:
+def test_an_ack_that_fails_with_a_transient_error_is_retried_after_a_pause(rig: Rig) -> None:
     """Calls that gRPC reports as cancelled are retried, too. The lease is kept meanwhile."""
     future = rig.message("a").ack_with_response()
     rig.server.next_call().answer(FailedCall(grpc.StatusCode.UNAVAILABLE))
@@ -205,7 +215,7 @@ def test_the_dispatcher_retries_a_transient_ack_failure_after_its_pause(rig: Rig
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_the_error_of_an_ack_refused_after_a_lost_answer_says_it_may_have_succeeded(
+def test_the_error_of_an_ack_refused_after_a_lost_answer_says_that_the_ack_may_have_succeeded(
     rig: Rig, caplog: pytest.LogCaptureFixture, is_lost: bool
 ) -> None:
     """The server may refuse the id because the first try has acknowledged the message."""
@@ -225,7 +235,7 @@ def test_the_error_of_an_ack_refused_after_a_lost_answer_says_it_may_have_succee
     assert ("an earlier attempt" in str(error)) == is_lost
 
 
-def test_a_returned_message_is_reported_as_returned_and_not_as_nacked(rig: Rig) -> None:
+def test_a_message_returned_to_the_server_is_not_counted_as_a_nack_of_the_user(rig: Rig) -> None:
     """The server gets the messages that no callback has seen, and the listener gets the return."""
     unseen, seen, settled = rig.message("a"), rig.message("b"), rig.message("c")
     seen.begun = True
@@ -244,7 +254,7 @@ def test_a_returned_message_is_reported_as_returned_and_not_as_nacked(rig: Rig) 
 
 
 @pytest.mark.parametrize("error", [None, FailedCall(grpc.StatusCode.NOT_FOUND)])
-def test_the_dispatcher_reports_the_servers_answer_to_a_nack(
+def test_a_nack_counts_as_answered_when_the_server_has_accepted_or_permanently_refused_it(
     rig: Rig, error: FailedCall | None
 ) -> None:
     """The server has taken or refused the nack for good. Messages are held until then."""
@@ -256,7 +266,7 @@ def test_the_dispatcher_reports_the_servers_answer_to_a_nack(
 # ---- its listener ------------------------------------------------------------------------------
 
 
-def test_the_dispatcher_reports_the_duration_of_each_call(rig: Rig) -> None:
+def test_the_dispatcher_reports_the_duration_of_each_attempt_of_a_request(rig: Rig) -> None:
     """Each try counts, with its own duration."""
     rig.message("a").ack()
     call = rig.server.next_call()
@@ -274,7 +284,7 @@ def test_the_dispatcher_reports_the_duration_of_each_call(rig: Rig) -> None:
     assert rig.refused.empty()
 
 
-def test_a_receipt_request_gets_an_answer_for_each_ack_id(
+def test_the_answer_to_an_exactly_once_receipt_request_has_a_result_for_each_ack_id(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Refused receipts are not logged as failures, because the listener drops those messages.
@@ -301,7 +311,7 @@ def test_a_receipt_request_gets_an_answer_for_each_ack_id(
     assert (rig.refused.empty(), rig.dispatcher.failures, caplog.records) == (True, 0, [])
 
 
-def test_a_receipt_on_a_closed_channel_counts_as_refused() -> None:
+def test_exactly_once_receipts_on_a_closed_channel_count_as_refused() -> None:
     """The channel is closed, so messages that wait for the answer are refused."""
     rig = Rig(ClosedServer())
     rig.dispatcher.send_receipts(["a"], 60)
@@ -319,7 +329,7 @@ LATE_DECISIONS: list[Callable[[Message], AckFuture]] = [
 
 @pytest.mark.parametrize("decide", LATE_DECISIONS, ids=["ack", "nack", "deadline"])
 @pytest.mark.parametrize("lost", [Disposition.LOST, Disposition.DROP])
-def test_a_disposition_after_the_lease_was_given_up_gets_the_servers_answer(
+def test_an_ack_after_the_client_gave_up_the_lease_gets_the_servers_answer(
     rig: Rig, decide: Callable[[Message], AckFuture], lost: Disposition
 ) -> None:
     """The server may still accept it, because its lease ends later."""
@@ -342,7 +352,9 @@ def test_a_disposition_after_the_lease_was_given_up_gets_the_servers_answer(
             assert not error.may_have_succeeded
 
 
-def test_a_message_that_lost_its_lease_can_be_rejected(rig: Rig) -> None:
+def test_a_message_whose_lease_has_ended_can_still_be_rejected_to_the_dead_letter_topic(
+    rig: Rig,
+) -> None:
     """The callback has not settled it, and the server may accept the acknowledgement."""
     lost, dropped = rig.message("lost"), rig.message("dropped")
     lost.settled = Disposition.LOST
@@ -354,7 +366,7 @@ def test_a_message_that_lost_its_lease_can_be_rejected(rig: Rig) -> None:
         dropped.reject("bad")
 
 
-def test_settling_a_batch_also_settles_messages_that_lost_their_lease(rig: Rig) -> None:
+def test_acknowledging_a_batch_includes_its_messages_whose_leases_have_ended(rig: Rig) -> None:
     """The server decides, as it does for a single message."""
     for settle, disposition in ((MessageBatch.ack, "acked"), (MessageBatch.nack, "nacked")):
         lost, settled = rig.message("lost"), rig.message("settled")
@@ -367,7 +379,7 @@ def test_settling_a_batch_also_settles_messages_that_lost_their_lease(rig: Rig) 
 # ---- acknowledgements have their own path --------------------------------------------------------
 
 
-def test_the_dispatcher_misses_no_acknowledgement_made_as_its_thread_falls_asleep() -> None:
+def test_an_ack_made_as_the_dispatcher_thread_falls_asleep_is_sent() -> None:
     """Each ack comes just after the report of the previous one, when the thread begins to wait."""
     rig = Rig(Server(automatic=True))
     for number in range(2_000):
@@ -376,7 +388,7 @@ def test_the_dispatcher_misses_no_acknowledgement_made_as_its_thread_falls_aslee
     rig.dispatcher.stop(TIMEOUT)
 
 
-def test_acknowledgements_made_by_many_threads_are_each_sent_once() -> None:
+def test_acks_made_by_many_threads_at_a_time_are_each_sent_once() -> None:
     """The threads append to one list while it is emptied."""
     rig = Rig(Server(automatic=True))
     begin = threading.Barrier(4)

@@ -20,17 +20,17 @@ def after(linger: Linger, gathered: int, rounds: int) -> float:
     return linger.seconds
 
 
-def test_the_dispatcher_linger_begins_short() -> None:
+def test_the_first_ack_waits_only_the_shortest_time_to_share_a_request() -> None:
     """Nothing is known yet, and a small window cannot wait."""
     assert Linger(1000).seconds == SHORTEST_LINGER
 
 
-def test_the_dispatcher_linger_grows_to_its_bound_in_a_steady_flow() -> None:
+def test_in_a_steady_flow_acks_wait_up_to_the_longest_time_to_share_a_request() -> None:
     """A tenth of a second is harmless for a lease, and saves calls."""
     assert after(Linger(1000), gathered=STEADY, rounds=30) == LONGEST_LINGER
 
 
-def test_the_dispatcher_linger_is_shorter_for_a_single_disposition() -> None:
+def test_a_single_ack_waits_a_shorter_time_for_other_acks_to_share_its_request() -> None:
     """The user may wait for the end of a single message, even after many messages."""
     linger = Linger(1000)
     assert after(linger, gathered=1, rounds=30) == LONGEST_QUIET_LINGER
@@ -38,7 +38,7 @@ def test_the_dispatcher_linger_is_shorter_for_a_single_disposition() -> None:
     assert after(linger, gathered=1, rounds=1) == LONGEST_QUIET_LINGER
 
 
-def test_the_dispatcher_linger_shrinks_to_its_bound_with_many_dispositions() -> None:
+def test_acks_wait_less_for_a_shared_request_when_many_messages_of_the_window_are_settled() -> None:
     """With more than a quarter of the window in one round, the server may be waiting."""
     linger = Linger(1000)
     after(linger, gathered=10, rounds=30)
@@ -47,7 +47,7 @@ def test_the_dispatcher_linger_shrinks_to_its_bound_with_many_dispositions() -> 
 
 
 @pytest.mark.parametrize("gathered", [125, 200, 250])
-def test_the_dispatcher_linger_stays_between_an_eighth_and_a_quarter_of_the_window(
+def test_the_wait_to_share_an_ack_request_is_steady_at_an_eighth_to_a_quarter_of_the_window(
     gathered: int,
 ) -> None:
     """The range is between an eighth and a quarter of the window."""
@@ -57,6 +57,6 @@ def test_the_dispatcher_linger_stays_between_an_eighth_and_a_quarter_of_the_wind
     assert after(linger, gathered=gathered, rounds=10) == before
 
 
-def test_the_dispatcher_does_not_linger_with_a_flow_control_window_of_one() -> None:
+def test_with_max_messages_of_one_an_ack_waits_only_the_shortest_time_to_be_sent() -> None:
     """Each message is the whole window."""
     assert after(Linger(1), gathered=1, rounds=10) == SHORTEST_LINGER

@@ -18,7 +18,7 @@ from tests.subscriber.streaming.dispatching import Rig
 from tests.subscriber.streaming.fakes import TIMEOUT, ClosedServer, Server, eventually
 
 
-def test_dispatcher_stop_sends_remaining_requests_and_waits_for_their_answers() -> None:
+def test_stopping_the_dispatcher_sends_all_remaining_acks_and_waits_for_the_answers() -> None:
     """Afterwards the thread has ended, and the clock has no timer of it."""
     rig = Rig()
     future = rig.message("a").ack_with_response()
@@ -35,7 +35,7 @@ def test_dispatcher_stop_sends_remaining_requests_and_waits_for_their_answers() 
     assert rig.dispatcher.failures == 0
 
 
-def test_an_acknowledgement_in_the_last_done_callback_is_resolved_by_dispatcher_stop() -> None:
+def test_an_ack_made_in_a_done_callback_of_the_last_ack_resolves_at_the_dispatchers_stop() -> None:
     """A done callback of the last answer acknowledges a message, whose future resolves."""
     rig = Rig()
     late: list[AckFuture] = []
@@ -53,7 +53,7 @@ def test_an_acknowledgement_in_the_last_done_callback_is_resolved_by_dispatcher_
     assert isinstance(late[0].exception(timeout=0), AcknowledgeError)
 
 
-def test_dispatcher_stop_gives_up_hanging_calls_and_resolves_every_future(
+def test_stopping_the_dispatcher_gives_up_unanswered_calls_and_resolves_every_ack_future(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each error says whether the request was sent and may have succeeded, and so does the log."""
@@ -84,7 +84,7 @@ def test_dispatcher_stop_gives_up_hanging_calls_and_resolves_every_future(
     assert set(abandoned.values()) == set(errors)
 
 
-def test_dispatcher_stop_counts_an_answer_that_came_before_the_end() -> None:
+def test_an_ack_answered_while_the_dispatcher_stops_succeeds() -> None:
     """`stop` gives up only requests without an answer."""
     rig = Rig()
     blocked, release = threading.Event(), threading.Event()
@@ -110,7 +110,7 @@ def test_dispatcher_stop_counts_an_answer_that_came_before_the_end() -> None:
     assert rig.dispatcher.failures == 0
 
 
-def test_dispatcher_stop_does_not_wait_for_a_closed_channel(
+def test_stopping_the_dispatcher_does_not_wait_for_calls_on_a_closed_channel(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A call that cannot begin has failed, so there is nothing to wait for."""
@@ -123,7 +123,7 @@ def test_dispatcher_stop_does_not_wait_for_a_closed_channel(
     assert rig.dispatcher.failures == 1
 
 
-def test_dispositions_after_dispatcher_stop_are_refused_with_an_error() -> None:
+def test_acks_after_the_stop_of_the_dispatcher_fail_with_an_error() -> None:
     """A late callback gets an error from `ack_with_response`, and none from `ack`."""
     rig = Rig(Server(automatic=True))
     late = rig.message("late")
@@ -136,7 +136,7 @@ def test_dispositions_after_dispatcher_stop_are_refused_with_an_error() -> None:
     assert not error.may_have_succeeded
 
 
-def test_dispositions_that_race_with_dispatcher_stop_all_resolve() -> None:
+def test_ack_futures_of_acks_made_during_the_stop_of_the_dispatcher_all_resolve() -> None:
     """Several threads acknowledge meanwhile, and each id is sent or refused."""
     rig = Rig(Server(automatic=True))
     begin = threading.Barrier(5)
@@ -158,7 +158,7 @@ def test_dispositions_that_race_with_dispatcher_stop_all_resolve() -> None:
     assert all(future.done() for future in futures)
 
 
-def test_a_done_callback_that_blocks_does_not_hang_dispatcher_stop(
+def test_a_done_callback_of_an_ack_that_blocks_does_not_hang_the_stop_of_the_dispatcher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The callback runs on the dispatcher's thread. `stop` ends, and recognises that thread."""

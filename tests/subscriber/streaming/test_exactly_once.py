@@ -56,7 +56,9 @@ def refuse_first_of_two(once: Once) -> None:
     call.answer()
 
 
-def test_an_exactly_once_callback_waits_for_the_answer_to_its_receipt(once: Once) -> None:
+def test_an_exactly_once_callback_begins_only_after_the_answer_to_the_receipt_of_its_message(
+    once: Once,
+) -> None:
     """The receipt has the stream's ack deadline, which the answer confirms."""
     call = once.deliver("a", "b")
     assert once.calls.modified.get(timeout=TIMEOUT) == ("a", 60)
@@ -67,7 +69,9 @@ def test_an_exactly_once_callback_waits_for_the_answer_to_its_receipt(once: Once
     assert sorted(once.gate.begun) == ["a", "b"]
 
 
-def test_messages_that_wait_for_a_receipt_count_towards_flow_control(once: Once) -> None:
+def test_messages_that_wait_for_an_exactly_once_receipt_count_towards_flow_control(
+    once: Once,
+) -> None:
     """A message that waits for its receipt is unsettled like any other received message."""
     running = Once(max_messages=2)
     call = running.deliver("a", "b")
@@ -83,7 +87,7 @@ def test_messages_that_wait_for_a_receipt_count_towards_flow_control(once: Once)
     running.stop()
 
 
-def test_a_receipt_with_a_transient_failure_is_retried(once: Once) -> None:
+def test_an_exactly_once_receipt_with_a_transient_failure_is_retried(once: Once) -> None:
     """The response waits until the server has answered for each id."""
     call = once.deliver("a", "b")
     refuse(call, b=TRANSIENT)
@@ -103,7 +107,7 @@ def test_a_receipt_with_a_transient_failure_is_retried(once: Once) -> None:
     assert once.future.statistics().expired == 0
 
 
-def test_an_ordering_key_keeps_its_order_when_receipt_answers_overtake_each_other(
+def test_messages_of_a_key_run_in_order_when_answers_to_exactly_once_receipts_overtake_each_other(
     once: Once,
 ) -> None:
     """The later response waits for the earlier one, and then for its key."""
@@ -119,7 +123,7 @@ def test_an_ordering_key_keeps_its_order_when_receipt_answers_overtake_each_othe
     assert once.acknowledged(3) == ["1", "2", "3"]
 
 
-def test_messages_behind_a_refused_receipt_of_their_key_wait_for_its_redelivery(
+def test_messages_behind_one_whose_receipt_is_refused_wait_for_the_redelivery_of_that_message(
     once: Once,
 ) -> None:
     """Later messages must not overtake one that another subscriber may have failed to handle."""
@@ -134,7 +138,7 @@ def test_messages_behind_a_refused_receipt_of_their_key_wait_for_its_redelivery(
     assert once.future.statistics().returned == 0
 
 
-def test_messages_behind_a_receipt_refused_at_the_second_attempt_wait_for_redelivery(
+def test_messages_behind_one_whose_retried_receipt_is_refused_wait_for_its_redelivery(
     once: Once,
 ) -> None:
     """Also if its own receipt was confirmed before."""
@@ -156,7 +160,7 @@ def test_messages_behind_a_receipt_refused_at_the_second_attempt_wait_for_redeli
     assert sorted(once.acknowledged(3)) == ["1/again", "2/again", "3"]
 
 
-def test_the_end_of_a_lease_behind_a_failed_message_of_its_key_counts_as_no_loss(
+def test_an_ended_lease_of_a_message_held_behind_a_failed_one_is_not_reported_as_lost(
     once: Once, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server ends the lease when it restarts the key, and the redelivery may be on its way."""
@@ -176,7 +180,7 @@ def test_the_end_of_a_lease_behind_a_failed_message_of_its_key_counts_as_no_loss
     assert caplog.messages == []
 
 
-def test_no_receipt_is_requested_after_exactly_once_was_switched_off(once: Once) -> None:
+def test_no_receipt_is_requested_after_exactly_once_delivery_was_switched_off(once: Once) -> None:
     """The newest response turns it off. A waiting message still waits for its answer."""
     call = once.deliver("a", ordering=False)
     once.stream.deliver("b", ordering=False)
@@ -199,7 +203,7 @@ def test_a_heartbeat_response_can_switch_exactly_once_delivery_off(once: Once) -
 # ---- the end -----------------------------------------------------------------------------------
 
 
-def test_a_shutdown_returns_messages_that_wait_for_their_receipt() -> None:
+def test_a_shutdown_returns_messages_that_wait_for_their_exactly_once_receipt() -> None:
     """No callback begins, even if the answer still comes."""
     running = Once()
     call = running.deliver("a", "b")
@@ -212,7 +216,7 @@ def test_a_shutdown_returns_messages_that_wait_for_their_receipt() -> None:
     assert running.future.statistics().leased == 0
 
 
-def test_a_receipt_answered_during_a_drain_does_not_shorten_the_drain() -> None:
+def test_a_drain_still_waits_for_callbacks_after_an_exactly_once_receipt_is_answered() -> None:
     """The answered messages can no longer run, but running callbacks may finish."""
     running = Once()
     running.deliver("a", ordering=False).answer()

@@ -128,12 +128,12 @@ def handle(key: Key, ack_id: str) -> Actions:
 # ---- states ------------------------------------------------------------------------------------
 
 
-def test_only_a_failed_key_that_has_waited_may_probe_for_a_restart() -> None:
+def test_a_failed_ordering_key_waits_for_a_redelivery_before_it_returns_a_probe_message() -> None:
     assert {state for state in KeyState if PROBED in NEXT[state]} == {WAITING, IN_DOUBT}
     assert {state for state in KeyState if PROBED_IN_DOUBT in NEXT[state]} == {PROBED}
 
 
-def test_an_ordering_key_in_order_can_only_change_to_nacked() -> None:
+def test_an_ordering_key_without_a_missing_message_can_only_change_to_the_state_nacked() -> None:
     key = Key()
     key.get("0/again")
     assert NEXT[IN_ORDER] == {NACKED}
@@ -141,7 +141,7 @@ def test_an_ordering_key_in_order_can_only_change_to_nacked() -> None:
         key.make_room()
 
 
-def test_the_wait_of_a_failed_key_begins_when_the_server_has_accepted_all_nacks() -> None:
+def test_the_wait_for_redeliveries_of_a_key_begins_when_all_its_nacks_are_accepted() -> None:
     key = Key(comes_at=None)
     key.lose("1")
     key.accept("0")
@@ -152,7 +152,7 @@ def test_the_wait_of_a_failed_key_begins_when_the_server_has_accepted_all_nacks(
 
 @pytest.mark.parametrize("failing", ["0/again", "-1"])
 @pytest.mark.parametrize("start", [Key, probed, probed_in_doubt])
-def test_a_failure_before_all_missing_messages_restarts_the_wait_of_a_failed_key(
+def test_a_new_failure_at_or_before_the_first_missing_message_restarts_the_wait_for_a_redelivery(
     start: type[Key], failing: str
 ) -> None:
     """The first missing message fails again, or one before it fails."""
@@ -163,7 +163,7 @@ def test_a_failure_before_all_missing_messages_restarts_the_wait_of_a_failed_key
     assert key.state is WAITING
 
 
-def test_a_failure_behind_a_missing_message_does_not_change_the_wait_of_its_key() -> None:
+def test_a_failure_behind_a_missing_message_does_not_change_the_wait_for_a_redelivery() -> None:
     key = Key()
     key.lose("1")
     assert (key.state, key.due) == (WAITING, 60.0)
@@ -171,13 +171,13 @@ def test_a_failure_behind_a_missing_message_does_not_change_the_wait_of_its_key(
     assert (key.state, key.due) == (WAITING, 60.0)
 
 
-def test_an_ordering_key_in_order_has_no_wait_and_no_parked_messages() -> None:
+def test_an_ordering_key_whose_failed_message_was_redelivered_has_no_parked_messages() -> None:
     key = Key("1")
     key.get("0/again")
     assert (key.state, key.due, key.is_waiting, key.parked) == (IN_ORDER, None, False, 0)
 
 
-def test_the_redelivery_of_one_missing_message_restarts_the_wait_of_its_key() -> None:
+def test_the_redelivery_of_one_missing_message_restarts_the_wait_for_the_next_missing_one() -> None:
     key = Key("1", "2")
     key.lose("3")
     key.accept("3")
@@ -188,14 +188,14 @@ def test_the_redelivery_of_one_missing_message_restarts_the_wait_of_its_key() ->
     assert (key.state, key.due) == (WAITING, 30.0)
 
 
-def test_a_failed_key_waits_for_unanswered_returns_after_a_redelivery() -> None:
+def test_after_a_redelivery_a_failed_key_waits_until_its_returned_messages_are_answered() -> None:
     key = Key("1", "2")
     key.end_wait()
     key.get("0/again")
     assert (key.state, key.due) == (NACKED, None)
 
 
-def test_a_failed_key_waits_for_its_probe_from_the_answer_to_the_probe() -> None:
+def test_the_wait_for_a_message_returned_as_a_probe_counts_from_the_answer_to_its_return() -> None:
     key = probed()
     key.accept("1")
     assert (key.state, key.due) == (PROBED, key.now + 60.0)
@@ -208,12 +208,12 @@ def test_a_failed_key_waits_for_its_probe_from_the_answer_to_the_probe() -> None
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
-def test_a_failed_key_without_messages_to_return_gives_up() -> None:
+def test_a_failed_ordering_key_without_messages_to_return_gives_up_after_its_wait() -> None:
     key = Key()
     assert (key.end_wait().to_return, key.state, key.due) == ([], GAVE_UP, None)
 
 
-def test_a_failed_key_that_gave_up_has_no_wait_and_returns_new_messages() -> None:
+def test_a_failed_ordering_key_that_gave_up_waiting_returns_new_messages_to_the_server() -> None:
     key = Key("1", "2")
     assert ids(key.make_room().to_return) == ["1", "2"]
     key.accept("1", "2")
@@ -229,7 +229,7 @@ def test_a_failed_key_that_gave_up_has_no_wait_and_returns_new_messages() -> Non
     [(0.0, 10.0, 11.0), (50.0, 10.0, 51.0), (0.0, 59.5, 60.0)],
     ids=["a second from now", "a second after the redelivery", "no later than before"],
 )
-def test_a_possibly_stale_redelivery_leads_to_a_probe_by_its_failed_key(
+def test_a_possibly_stale_redelivery_is_returned_to_the_server_after_a_second_instead_of_run(
     comes_at: float, now: float, due: float
 ) -> None:
     key = Key("1", "2", comes_at=comes_at)
@@ -240,7 +240,7 @@ def test_a_possibly_stale_redelivery_leads_to_a_probe_by_its_failed_key(
     assert (key.state, key.due) == (PROBED, None)
 
 
-def test_a_failed_key_in_doubt_has_no_due_time_before_the_answer_to_its_nack() -> None:
+def test_a_possibly_stale_redelivery_is_held_until_the_nack_before_it_is_answered() -> None:
     key = Key("1", comes_at=None)
     key.get("1/again")
     assert (key.state, key.due) == (IN_DOUBT, None)
@@ -248,7 +248,7 @@ def test_a_failed_key_in_doubt_has_no_due_time_before_the_answer_to_its_nack() -
     assert (key.state, key.due) == (IN_DOUBT, 6.0)
 
 
-def test_a_possibly_stale_redelivery_is_held_by_a_failed_key_that_gave_up() -> None:
+def test_a_failed_ordering_key_that_gave_up_waiting_holds_a_possibly_stale_redelivery() -> None:
     key = Key("1")
     key.make_room()
     key.accept("1")
@@ -260,7 +260,9 @@ def test_a_possibly_stale_redelivery_is_held_by_a_failed_key_that_gave_up() -> N
 
 
 @pytest.mark.parametrize("start", [probed, probed_in_doubt])
-def test_a_possibly_stale_redelivery_allows_a_failed_key_another_probe(start: type[Key]) -> None:
+def test_after_a_possibly_stale_redelivery_a_failed_key_returns_one_more_message_as_a_probe(
+    start: type[Key],
+) -> None:
     key = start()
     key.get("4/again", may_be_stale=True)
     assert key.state is IN_DOUBT
@@ -269,7 +271,7 @@ def test_a_possibly_stale_redelivery_allows_a_failed_key_another_probe(start: ty
     assert key.state is PROBED
 
 
-def test_a_failed_key_returns_held_messages_before_a_redelivered_one() -> None:
+def test_a_redelivery_makes_a_failed_ordering_key_return_the_held_messages_before_it() -> None:
     key = Key("1", "2")
     key.now = READER_DELAY
     assert ids(key.get("2/again").to_return) == ["1"]
@@ -278,7 +280,7 @@ def test_a_failed_key_returns_held_messages_before_a_redelivered_one() -> None:
     assert (key.state, key.due) == (IN_DOUBT, READER_DELAY + 1.0)
 
 
-def test_a_failed_key_returns_messages_despite_an_unanswered_later_nack() -> None:
+def test_a_redelivery_makes_its_key_return_earlier_messages_despite_an_unanswered_nack() -> None:
     key = Key("1", "2", comes_at=None)
     key.lose("3")
     key.accept("0")
@@ -287,7 +289,7 @@ def test_a_failed_key_returns_messages_despite_an_unanswered_later_nack() -> Non
     assert (key.state, key.due) == (IN_DOUBT, None)
 
 
-def test_a_failed_key_waits_for_messages_returned_after_a_probe_and_then_gives_up() -> None:
+def test_a_failed_ordering_key_gives_up_if_messages_returned_after_its_probe_stay_missing() -> None:
     """The key gives up because it has probed already."""
     key = probed_in_doubt()
     key.accept("2")
@@ -300,7 +302,7 @@ def test_a_failed_key_waits_for_messages_returned_after_a_probe_and_then_gives_u
     assert key.state is GAVE_UP
 
 
-def test_a_failed_key_that_returns_messages_in_doubt_stays_in_doubt() -> None:
+def test_a_key_with_a_possibly_stale_redelivery_keeps_its_due_time_as_it_returns_messages() -> None:
     key = Key("1", "2", "3")
     key.get("2/again", may_be_stale=True)
     key.now = READER_DELAY
@@ -308,7 +310,7 @@ def test_a_failed_key_that_returns_messages_in_doubt_stays_in_doubt() -> None:
     assert (key.state, key.due) == (IN_DOUBT, 1.0)
 
 
-def test_a_failed_key_that_gave_up_stays_so_when_it_returns_messages() -> None:
+def test_a_key_that_gave_up_waiting_for_a_redelivery_never_waits_after_returning_messages() -> None:
     key = Key("1", "2")
     key.make_room()
     key.accept("1", "2")
@@ -320,7 +322,7 @@ def test_a_failed_key_that_gave_up_stays_so_when_it_returns_messages() -> None:
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
-def test_a_failed_key_that_gave_up_returns_the_newest_of_two_deliveries() -> None:
+def test_an_ordering_key_that_gave_up_waiting_returns_the_newest_delivery_of_a_message() -> None:
     key = Key()
     key.make_room()
     key.keep("1", "2")
@@ -330,7 +332,7 @@ def test_a_failed_key_that_gave_up_returns_the_newest_of_two_deliveries() -> Non
     assert len(key) == 0
 
 
-def test_a_redelivery_after_all_nack_answers_proves_that_earlier_messages_are_gone() -> None:
+def test_a_redelivery_after_all_nack_answers_does_not_wait_for_earlier_failed_messages() -> None:
     key = Key("1")
     key.now = READER_DELAY
     assert ids(key.get("1/again").forget) == ["1"]
@@ -338,7 +340,7 @@ def test_a_redelivery_after_all_nack_answers_proves_that_earlier_messages_are_go
     assert key.run().ack_id == "1/again"
 
 
-def test_a_redelivery_proves_that_missing_messages_are_gone_after_another_redelivery() -> None:
+def test_a_second_redelivery_ends_the_wait_for_missing_messages_between_both_redeliveries() -> None:
     key = Key()
     key.lose("1")
     key.accept("1")
@@ -349,12 +351,12 @@ def test_a_redelivery_proves_that_missing_messages_are_gone_after_another_redeli
     assert (key.state, key.held_ids) == (IN_ORDER, ["0/again", "2/again"])
 
 
-def test_nothing_is_missing_in_a_new_key() -> None:
+def test_a_new_record_of_missing_messages_of_an_ordering_key_is_empty() -> None:
     missing = MissingMessages("k", {})
     assert (len(missing), missing.first, missing.latest) == (0, None, -math.inf)
 
 
-def test_a_message_received_twice_counts_as_redelivered_and_puts_its_key_in_order() -> None:
+def test_a_message_received_twice_counts_as_a_redelivery_and_ends_the_wait_of_its_key() -> None:
     key = Key()
     key.get("1")
     key.now = READER_DELAY
@@ -366,11 +368,11 @@ def test_a_message_received_twice_counts_as_redelivered_and_puts_its_key_in_orde
 # ---- the length of the wait --------------------------------------------------------------------
 
 
-def test_the_first_wait_for_a_redelivery_takes_a_minute() -> None:
+def test_the_wait_for_a_redelivery_takes_a_minute_before_any_redelivery_was_measured() -> None:
     assert Redeliveries().wait(0.0) == 60.0
 
 
-def test_waits_for_a_redelivery_take_three_times_the_slowest_of_twenty_redeliveries() -> None:
+def test_the_wait_for_a_redelivery_is_three_times_the_slowest_of_the_last_twenty() -> None:
     redeliveries = Redeliveries()
     redeliveries.observe(100.0)
     for _ in range(19):
@@ -382,7 +384,7 @@ def test_waits_for_a_redelivery_take_three_times_the_slowest_of_twenty_redeliver
     assert redeliveries.wait(2.0) == 6.0
 
 
-def test_only_the_redelivery_of_the_first_missing_message_is_measured() -> None:
+def test_only_the_redelivery_time_of_the_first_missing_message_of_a_key_is_measured() -> None:
     key = Key()
     key.lose("1")
     key.accept("1")
@@ -394,7 +396,7 @@ def test_only_the_redelivery_of_the_first_missing_message_is_measured() -> None:
     assert key.redeliveries.wait(0.0) == 3 * 20.0
 
 
-def test_a_redelivery_before_the_answer_to_its_nack_counts_as_immediate() -> None:
+def test_a_redelivery_before_the_answer_to_its_nack_is_measured_as_taking_no_time() -> None:
     key = Key(comes_at=None)
     key.now = 20.0
     key.get("0/again")
@@ -402,7 +404,7 @@ def test_a_redelivery_before_the_answer_to_its_nack_counts_as_immediate() -> Non
 
 
 @pytest.mark.parametrize("restart_keys", [False, True])
-def test_a_new_message_shortens_the_wait_of_a_failed_key_only_if_servers_restart_keys(
+def test_a_new_message_shortens_the_wait_for_a_redelivery_only_if_servers_restart_ordering_keys(
     restart_keys: bool,
 ) -> None:
     key = Key(restart_keys=restart_keys)
@@ -415,20 +417,20 @@ def test_a_new_message_shortens_the_wait_of_a_failed_key_only_if_servers_restart
     assert key.due == (11.0 if restart_keys else 60.0)
 
 
-def test_a_new_message_does_not_extend_the_wait_of_a_failed_key() -> None:
+def test_a_new_message_of_a_failed_key_does_not_prolong_the_wait_for_a_redelivery() -> None:
     key = Key(restart_keys=True)
     key.now = 59.5
     key.get("1")
     assert key.due == 60.0
 
 
-def test_a_new_message_begins_no_wait_of_a_nacked_key() -> None:
+def test_a_new_message_of_a_key_with_an_unanswered_nack_begins_no_wait_for_a_redelivery() -> None:
     key = Key(comes_at=None, restart_keys=True)
     key.get("1")
     assert (key.state, key.due) == (NACKED, None)
 
 
-def test_a_redelivered_message_does_not_shorten_the_backoff_of_a_failed_key() -> None:
+def test_a_redelivery_does_not_shorten_the_nack_delay_of_an_earlier_message_of_its_key() -> None:
     key = Key(comes_at=None, restart_keys=True)
     key.lose("1")
     key.accept("0", "1", comes_at=50.0)
@@ -439,7 +441,7 @@ def test_a_redelivered_message_does_not_shorten_the_backoff_of_a_failed_key() ->
 # ---- failures ----------------------------------------------------------------------------------
 
 
-def test_a_failure_of_a_delivery_that_was_returned_is_ignored() -> None:
+def test_a_failure_of_a_delivery_that_was_already_returned_to_the_server_is_ignored() -> None:
     key = probed()
     key.accept("1")
     assert key.nacks == {}
@@ -451,7 +453,9 @@ def test_a_failure_of_a_delivery_that_was_returned_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("at", [0.0, 1.0])
-def test_the_held_delivery_of_a_message_runs_alone_after_an_older_delivery_fails(at: float) -> None:
+def test_the_held_delivery_of_a_message_joins_no_batch_after_its_older_delivery_has_failed(
+    at: float,
+) -> None:
     """Every message that has failed runs alone."""
     key = Key()
     key.keep("1/again", "2", at=at)
@@ -462,13 +466,13 @@ def test_the_held_delivery_of_a_message_runs_alone_after_an_older_delivery_fails
     assert (again.ack_id, key.joining(again), key.join(again, 10)) == ("1/again", 0, [])
 
 
-def test_a_failing_newer_delivery_replaces_the_held_delivery_of_its_message() -> None:
+def test_a_held_delivery_is_dropped_when_a_newer_delivery_of_its_message_fails() -> None:
     key = Key("1", "2")
     assert ids(key.lose("1/again", at=1.0).forget) == ["1"]
     assert (key.nacks, key.held_ids) == ({"1/again": "k"}, ["2"])
 
 
-def test_the_failure_of_a_key_ends_after_a_twice_failed_message_is_gone() -> None:
+def test_the_failure_of_an_ordering_key_ends_after_its_twice_failed_message_is_deleted() -> None:
     """The redelivery of the message lost its lease before it ran."""
     key = Key()
     key.get("0/again")
@@ -482,7 +486,7 @@ def test_the_failure_of_a_key_ends_after_a_twice_failed_message_is_gone() -> Non
     assert key.is_over
 
 
-def test_forgetting_a_failed_key_forgets_its_nacks() -> None:
+def test_forgetting_a_failed_ordering_key_removes_the_record_of_its_unanswered_nacks() -> None:
     key = Key(comes_at=None)
     key.lose("1")
     assert key.nacks == {"0": "k", "1": "k"}
@@ -493,7 +497,7 @@ def test_forgetting_a_failed_key_forgets_its_nacks() -> None:
 # ---- handled messages --------------------------------------------------------------------------
 
 
-def test_the_redelivery_of_a_handled_message_proves_that_earlier_ones_are_gone() -> None:
+def test_the_redelivery_of_a_handled_message_ends_the_wait_for_earlier_failed_messages() -> None:
     key = Key()
     handle(key, "1")
     key.now = READER_DELAY
@@ -501,13 +505,13 @@ def test_the_redelivery_of_a_handled_message_proves_that_earlier_ones_are_gone()
     assert key.state is IN_ORDER
 
 
-def test_a_failed_key_acknowledges_the_held_delivery_of_a_handled_message() -> None:
+def test_the_held_delivery_of_an_already_handled_message_is_acknowledged() -> None:
     key = Key("1/again", "2")
     assert ids(handle(key, "1").acknowledge) == ["1/again"]
     assert key.held_ids == ["2"]
 
 
-def test_a_key_in_order_forgets_handled_messages_when_a_new_message_arrives() -> None:
+def test_handled_messages_are_no_longer_acked_on_redelivery_after_a_new_message_arrives() -> None:
     key = Key()
     key.finish(run_redelivered(key))
     handle(key, "1")
@@ -517,7 +521,7 @@ def test_a_key_in_order_forgets_handled_messages_when_a_new_message_arrives() ->
     assert key.get("1/again").acknowledge == []
 
 
-def test_a_failed_key_remembers_handled_messages_while_a_message_is_missing() -> None:
+def test_handled_messages_are_acked_on_redelivery_while_a_message_of_their_key_is_missing() -> None:
     key = Key()
     handle(key, "1")
     key.get("2")
@@ -525,7 +529,7 @@ def test_a_failed_key_remembers_handled_messages_while_a_message_is_missing() ->
     assert ids(key.get("1/again").acknowledge) == ["1/again"]
 
 
-def test_a_failed_key_remembers_handled_messages_while_an_old_delivery_is_held() -> None:
+def test_handled_messages_are_acked_on_redelivery_while_their_key_holds_an_older_delivery() -> None:
     key = Key("2")
     handle(key, "1")
     key.get("0/again")
@@ -536,7 +540,7 @@ def test_a_failed_key_remembers_handled_messages_while_an_old_delivery_is_held()
 # ---- turns -------------------------------------------------------------------------------------
 
 
-def test_the_redelivery_of_a_handled_old_delivery_is_acknowledged() -> None:
+def test_the_redelivery_of_a_message_handled_in_its_stale_delivery_is_acknowledged() -> None:
     """The failure is remembered until then."""
     key = Key("1", "2")
     key.finish(run_redelivered(key))
@@ -545,7 +549,7 @@ def test_the_redelivery_of_a_handled_old_delivery_is_acknowledged() -> None:
     assert ids(key.get("1/again").acknowledge) == ["1/again"]
 
 
-def test_a_failed_key_is_over_after_it_handled_a_current_delivery() -> None:
+def test_the_failure_of_an_ordering_key_is_over_after_a_first_delivery_was_handled() -> None:
     key = Key()
     key.finish(run_redelivered(key))
     key.get("1")
@@ -553,7 +557,7 @@ def test_a_failed_key_is_over_after_it_handled_a_current_delivery() -> None:
     assert key.is_over
 
 
-def test_a_failed_key_is_over_after_it_dropped_its_last_old_delivery() -> None:
+def test_the_failure_of_an_ordering_key_is_over_after_its_last_stale_delivery_was_dropped() -> None:
     key = Key("1")
     key.finish(run_redelivered(key))
     old = key.run()
@@ -562,7 +566,7 @@ def test_a_failed_key_is_over_after_it_dropped_its_last_old_delivery() -> None:
     assert key.is_over
 
 
-def test_a_failed_key_does_not_remember_a_message_handled_before_a_missing_one() -> None:
+def test_the_failure_of_a_key_ends_without_a_redelivery_of_an_earlier_handled_message() -> None:
     key = Key("1")
     running = run_redelivered(key)
     key.lose("2")
@@ -574,14 +578,14 @@ def test_a_failed_key_does_not_remember_a_message_handled_before_a_missing_one()
     assert key.is_over
 
 
-def test_a_redelivery_of_the_running_message_is_acknowledged_with_it() -> None:
+def test_a_redelivery_received_during_the_callback_is_acked_with_the_running_delivery() -> None:
     key = Key()
     running = run_redelivered(key)
     key.get("0/third")
     assert ids(key.finish(running).acknowledge) == ["0/third"]
 
 
-def test_an_unhandled_message_of_a_failed_key_runs_alone_again() -> None:
+def test_a_redelivered_message_that_was_not_handled_joins_no_batch_in_its_next_delivery() -> None:
     """The next delivery is held already when the turn of the message ends."""
     key = Key("1")
     running = run_redelivered(key)
@@ -594,7 +598,7 @@ def test_an_unhandled_message_of_a_failed_key_runs_alone_again() -> None:
     assert key.joining(key.run()) == 0
 
 
-def test_held_messages_join_a_batch_only_if_their_key_is_in_order() -> None:
+def test_held_messages_join_a_batch_only_after_the_failed_one_of_their_key_was_handled() -> None:
     key = Key("2", "3", "4")
     other = message("1", key="k")
     assert (key.joining(other), key.join(other, 2)) == (0, [])
@@ -605,7 +609,7 @@ def test_held_messages_join_a_batch_only_if_their_key_is_in_order() -> None:
     assert key.held_ids == ["4"]
 
 
-def test_a_failed_key_begins_no_message_while_another_runs() -> None:
+def test_a_failed_ordering_key_begins_no_message_while_another_message_of_the_key_runs() -> None:
     key = Key("1")
     key.get("0/again")
     assert key.run().ack_id == "0/again"
@@ -615,7 +619,7 @@ def test_a_failed_key_begins_no_message_while_another_runs() -> None:
 # ---- the held messages -------------------------------------------------------------------------
 
 
-def test_a_held_message_is_parked_in_its_last_delivery_while_its_key_waits() -> None:
+def test_a_held_message_counts_as_parked_until_the_failed_one_of_its_key_is_redelivered() -> None:
     key = Key("1")
     (held,) = key.held
     assert key.is_parked(held)
@@ -627,7 +631,7 @@ def test_a_held_message_is_parked_in_its_last_delivery_while_its_key_waits() -> 
     assert (key.parked, key.parked_bytes) == (0, 0)
 
 
-def test_a_failed_key_is_idle_without_held_and_running_messages() -> None:
+def test_a_failed_ordering_key_without_held_or_running_messages_counts_as_idle() -> None:
     key = Key("1")
     assert not key.is_idle
     key.make_room()
@@ -637,7 +641,7 @@ def test_a_failed_key_is_idle_without_held_and_running_messages() -> None:
     assert (len(key), key.is_idle) == (0, False)
 
 
-def test_a_failed_key_can_make_room_only_with_messages_behind_a_missing_one() -> None:
+def test_a_failed_ordering_key_can_return_messages_to_make_room_only_while_one_is_missing() -> None:
     key = Key()
     assert not key.can_make_room
     key.keep("1")
@@ -646,7 +650,7 @@ def test_a_failed_key_can_make_room_only_with_messages_behind_a_missing_one() ->
     assert not key.can_make_room
 
 
-def test_a_failed_key_removes_only_the_held_delivery_of_a_message() -> None:
+def test_removing_another_delivery_of_a_held_message_does_not_remove_the_held_delivery() -> None:
     key = Key("1")
     key.remove(message("1/again", key="k"))
     key.remove(message("2", key="k"))

@@ -90,7 +90,9 @@ def a_key(limit: int = 10**6) -> MessagesOnHold:
 
 
 @grows_linearly
-def test_redelivering_an_ordering_key_message_by_message_takes_linear_work(size: int) -> Work:
+def test_the_work_to_receive_redeliveries_of_a_key_one_by_one_grows_linearly_with_their_number(
+    size: int,
+) -> Work:
     """The server restarts the key, and each message comes in a response of its own."""
     hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
     hold.offer(first, 0.0)
@@ -104,7 +106,9 @@ def test_redelivering_an_ordering_key_message_by_message_takes_linear_work(size:
 
 
 @grows_linearly
-def test_redelivering_only_the_failed_message_of_a_key_takes_linear_work(size: int) -> Work:
+def test_the_work_for_repeated_failures_in_one_ordering_key_grows_linearly_with_its_messages(
+    size: int,
+) -> Work:
     """Every message of the key fails once, and the others stay held, as with Google's emulator."""
     hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
     hold.offer(first, 0.0)
@@ -123,7 +127,9 @@ def test_redelivering_only_the_failed_message_of_a_key_takes_linear_work(size: i
 
 
 @grows_linearly
-def test_redeliveries_before_the_answers_to_their_nacks_take_linear_work(size: int) -> Work:
+def test_the_work_for_redeliveries_before_the_answers_to_their_nacks_grows_linearly(
+    size: int,
+) -> Work:
     """A redelivery proves nothing then, and stays cheap."""
     hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
     hold.offer(first, 0.0)
@@ -138,7 +144,9 @@ def test_redeliveries_before_the_answers_to_their_nacks_take_linear_work(size: i
 
 
 @grows_linearly
-def test_losing_all_leases_of_an_ordering_key_takes_linear_work(size: int) -> Work:
+def test_the_work_to_lose_all_leases_of_an_ordering_key_grows_linearly_with_its_messages(
+    size: int,
+) -> Work:
     """All leases end. The returns are answered one by one, and so are the messages redelivered."""
     hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
     hold.offer(first, 0.0)
@@ -155,7 +163,9 @@ def test_losing_all_leases_of_an_ordering_key_takes_linear_work(size: int) -> Wo
 
 
 @grows_linearly
-def test_redelivering_a_returned_ordering_key_in_reverse_takes_linear_work(size: int) -> Work:
+def test_the_work_for_redeliveries_of_a_key_in_reverse_order_grows_linearly_with_their_number(
+    size: int,
+) -> Work:
     """Redeliveries that may be stale prove nothing, in any order."""
     hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
     hold.offer(first, 0.0)
@@ -172,7 +182,9 @@ def test_redelivering_a_returned_ordering_key_in_reverse_takes_linear_work(size:
 
 
 @grows_linearly
-def test_acknowledging_an_ordering_key_after_a_redelivery_takes_linear_work(size: int) -> Work:
+def test_the_work_to_acknowledge_all_messages_of_a_redelivered_key_grows_linearly(
+    size: int,
+) -> Work:
     """The held messages run one after the other, alone or in lists."""
     hold, first = a_key(), deliveries(size)
     hold.offer(first, 0.0)
@@ -193,7 +205,9 @@ def test_acknowledging_an_ordering_key_after_a_redelivery_takes_linear_work(size
 
 
 @pytest.mark.parametrize("limit", [20, 10**6])
-def test_failures_of_many_ordering_keys_at_once_take_linear_work(limit: int) -> None:
+def test_the_work_for_failures_of_many_ordering_keys_grows_linearly_with_the_number_of_keys(
+    limit: int,
+) -> None:
     """With and without room for all parked messages."""
 
     def prepare(size: int) -> Work:
@@ -213,7 +227,7 @@ def test_failures_of_many_ordering_keys_at_once_take_linear_work(limit: int) -> 
     assert_grows_linearly(prepare)
 
 
-def test_failed_ordering_keys_beyond_their_limit_take_linear_work(
+def test_the_work_for_failed_ordering_keys_beyond_the_limit_of_remembered_keys_grows_linearly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Half of the keys hold messages and cannot be forgotten."""
@@ -235,7 +249,9 @@ def test_failed_ordering_keys_beyond_their_limit_take_linear_work(
 
 
 @grows_linearly
-def test_ending_the_waits_of_many_ordering_keys_takes_linear_work(size: int) -> Work:
+def test_the_work_to_end_the_redelivery_waits_of_many_ordering_keys_grows_linearly(
+    size: int,
+) -> Work:
     """All end, and each key returns its messages."""
     hold = a_key()
     for number in range(size):
@@ -254,7 +270,7 @@ def refused(ack_id: str) -> Mapping[str, AcknowledgeError]:
 
 
 @grows_linearly
-def test_refused_lease_extensions_take_linear_work(size: int) -> Work:
+def test_the_work_for_refused_lease_extensions_grows_linearly_with_their_number(size: int) -> Work:
     """With exactly-once delivery, each refused ack id ends one lease."""
     world = World()
     ack_ids = [str(number) for number in range(size)]
@@ -272,7 +288,9 @@ def test_refused_lease_extensions_take_linear_work(size: int) -> Work:
 
 @pytest.mark.parametrize("is_refused", [False, True])
 @pytest.mark.parametrize("each", [1, 60])
-def test_receipt_answers_take_linear_work(is_refused: bool, each: int) -> None:
+def test_the_work_for_answers_to_exactly_once_receipts_grows_linearly_with_their_number(
+    is_refused: bool, each: int
+) -> None:
     """Of many responses or of one, answered from the last to the first."""
 
     def prepare(size: int) -> Work:

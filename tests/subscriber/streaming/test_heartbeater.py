@@ -54,7 +54,9 @@ def open_and_answer(watched: Watched) -> None:
     watched.heartbeater.received(is_pong=True)
 
 
-def test_the_heartbeater_pings_as_long_as_a_stream_is_open(watched: Watched) -> None:
+def test_the_heartbeater_pings_an_open_stream_at_once_and_every_30_seconds(
+    watched: Watched,
+) -> None:
     """A ping comes when a stream opens and every 30 seconds, and none after it broke."""
     open_and_answer(watched)
     for _ in range(3):
@@ -66,7 +68,7 @@ def test_the_heartbeater_pings_as_long_as_a_stream_is_open(watched: Watched) -> 
     assert watched.done.empty()
 
 
-def test_the_heartbeater_reports_a_silent_stream_once(watched: Watched) -> None:
+def test_the_heartbeater_reports_a_stream_without_answers_to_pings_once(watched: Watched) -> None:
     """After the report there is no stream until another one opens."""
     open_and_answer(watched)
     assert watched.next_after(PING_EVERY) == "ping"
@@ -76,7 +78,9 @@ def test_the_heartbeater_reports_a_silent_stream_once(watched: Watched) -> None:
     assert watched.done.empty()
 
 
-def test_the_heartbeater_counts_messages_as_a_sign_of_life(watched: Watched) -> None:
+def test_the_heartbeater_reports_no_silence_while_the_stream_delivers_messages(
+    watched: Watched,
+) -> None:
     """Messages count without waking the heartbeater."""
     open_and_answer(watched)
     assert watched.next_after(PING_EVERY) == "ping"
@@ -85,7 +89,9 @@ def test_the_heartbeater_counts_messages_as_a_sign_of_life(watched: Watched) -> 
     assert watched.next_after(PING_EVERY - PONG_WITHIN) == "ping"
 
 
-def test_the_heartbeater_reports_no_silence_while_the_reader_is_paused(watched: Watched) -> None:
+def test_the_heartbeater_reports_no_silent_stream_while_the_reader_is_paused(
+    watched: Watched,
+) -> None:
     """Pings continue without an alarm."""
     open_and_answer(watched)
     assert watched.next_after(PING_EVERY) == "ping"
@@ -97,7 +103,7 @@ def test_the_heartbeater_reports_no_silence_while_the_reader_is_paused(watched: 
     assert watched.next_after(PONG_WITHIN) == "silence"
 
 
-def test_reader_pauses_do_not_wake_the_heartbeater(
+def test_pauses_of_the_stream_reader_do_not_wake_the_heartbeater_thread(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A busy stream has many pauses."""
@@ -110,7 +116,9 @@ def test_reader_pauses_do_not_wake_the_heartbeater(
     assert woken == []
 
 
-def test_an_ended_reader_pause_excuses_the_silence_before_it(watched: Watched) -> None:
+def test_an_unanswered_ping_before_the_end_of_a_reader_pause_is_not_reported_as_silence(
+    watched: Watched,
+) -> None:
     """The answer may be unread. The next ping counts again."""
     open_and_answer(watched)
     assert watched.next_after(PING_EVERY) == "ping"
@@ -121,7 +129,7 @@ def test_an_ended_reader_pause_excuses_the_silence_before_it(watched: Watched) -
     assert watched.next_after(PONG_WITHIN) == "silence"
 
 
-def test_stopping_the_heartbeater_ends_its_thread_and_its_timer() -> None:
+def test_stopping_the_heartbeater_ends_the_heartbeater_thread_and_removes_its_timer() -> None:
     """A second stop does nothing, and later reports are harmless."""
     before = set(threading.enumerate())
     watched = Watched()

@@ -29,7 +29,7 @@ def test_a_stream_is_pinged_when_it_opens_and_every_30_seconds() -> None:
     assert liveness.next_due() == 530.0
 
 
-def test_stream_liveness_has_nothing_due_without_a_stream() -> None:
+def test_no_ping_and_no_silence_check_is_due_without_an_open_stream() -> None:
     """The first stream has not opened, or a stream has broken."""
     liveness = Liveness()
     assert (liveness.next_due(), liveness.ping_due(1e9), liveness.is_dead(1e9)) == (
@@ -44,7 +44,7 @@ def test_stream_liveness_has_nothing_due_without_a_stream() -> None:
     assert not liveness.is_dead(1e9)
 
 
-def test_stream_liveness_does_not_declare_a_server_dead_that_never_answers_pings() -> None:
+def test_a_stream_whose_server_never_answered_a_ping_is_not_declared_dead() -> None:
     """Older emulators and proxies do not answer pings."""
     liveness = opened_and_pinged()
     for number in range(1, 100):
@@ -55,7 +55,7 @@ def test_stream_liveness_does_not_declare_a_server_dead_that_never_answers_pings
     assert not liveness.is_dead(1e9)
 
 
-def test_a_server_that_stops_answering_is_dead_15_seconds_after_the_ping() -> None:
+def test_a_stream_whose_server_stops_answering_pings_is_dead_15_seconds_after_the_ping() -> None:
     """The time is known in advance, so nothing has to look earlier."""
     liveness = armed()
     assert liveness.ping_due(PING_EVERY)
@@ -64,7 +64,7 @@ def test_a_server_that_stops_answering_is_dead_15_seconds_after_the_ping() -> No
     assert liveness.is_dead(PING_EVERY + PONG_WITHIN)
 
 
-def test_any_stream_response_counts_as_a_sign_of_life() -> None:
+def test_messages_on_a_stream_count_as_answers_to_its_pings() -> None:
     """Messages count as well as pongs, and each ping starts a new wait."""
     liveness = armed()
     for number, is_pong in enumerate([True, False, True, False], 1):
@@ -75,7 +75,7 @@ def test_any_stream_response_counts_as_a_sign_of_life() -> None:
     assert liveness.is_dead(5 * PING_EVERY + PONG_WITHIN)
 
 
-def test_stream_silence_counts_from_the_first_unanswered_ping() -> None:
+def test_the_time_until_a_silent_stream_is_dead_counts_from_its_first_unanswered_ping() -> None:
     """A second ping does not restart the wait."""
     liveness = armed()
     assert liveness.ping_due(30.0)
@@ -83,7 +83,7 @@ def test_stream_silence_counts_from_the_first_unanswered_ping() -> None:
     assert liveness.is_dead(60.0)
 
 
-def test_a_server_that_answered_pings_once_must_answer_them_on_each_new_stream() -> None:
+def test_a_server_that_answered_pings_on_one_stream_must_answer_them_on_each_new_stream() -> None:
     """The cause of one silent stream may also affect the next one from its beginning."""
     liveness = armed()
     liveness.closed()
@@ -93,7 +93,7 @@ def test_a_server_that_answered_pings_once_must_answer_them_on_each_new_stream()
     assert liveness.is_dead(1000.0 + PONG_WITHIN)
 
 
-def test_unanswered_pings_do_not_count_while_the_reader_is_paused() -> None:
+def test_unanswered_pings_do_not_make_a_stream_dead_while_its_reader_is_paused() -> None:
     """Answers stay unread, so a subscription under full load must not replace its stream."""
     liveness = armed()
     assert liveness.ping_due(30.0)
@@ -104,7 +104,7 @@ def test_unanswered_pings_do_not_count_while_the_reader_is_paused() -> None:
     assert liveness.next_due() == 90.0
 
 
-def test_the_first_ping_after_a_reader_pause_counts_for_liveness_again() -> None:
+def test_a_stream_is_dead_if_the_first_ping_after_a_reader_pause_stays_unanswered() -> None:
     """A ping sent during the pause does not count, because its answer may come late."""
     liveness = armed()
     liveness.paused()

@@ -127,7 +127,7 @@ def sending(world: World) -> Iterator[None]:
         world.in_flight.dispatcher.stop(TIMEOUT)
 
 
-def test_received_messages_count_for_flow_control_are_leased_and_run() -> None:
+def test_received_messages_are_leased_count_for_flow_control_and_are_passed_to_callbacks() -> None:
     """Each message has an equal share of the response's bytes."""
     world = World()
     world.receive("a", "b", size=20)
@@ -138,7 +138,7 @@ def test_received_messages_count_for_flow_control_are_leased_and_run() -> None:
     assert ids(message for _, message in world.scheduler.work) == ["a", "b"]
 
 
-def test_flow_control_releases_an_acknowledged_message_once() -> None:
+def test_acknowledging_a_message_twice_frees_its_room_in_flow_control_once() -> None:
     """However often it is acknowledged."""
     world = World()
     world.receive("a", "b", size=20)
@@ -154,7 +154,7 @@ def test_flow_control_releases_an_acknowledged_message_once() -> None:
     assert world.leased == []
 
 
-def test_flow_control_releases_dropped_and_returned_messages() -> None:
+def test_dropped_and_returned_messages_free_their_room_in_flow_control() -> None:
     """The messages count as neither acknowledged nor nacked."""
     world = World()
     world.receive("a", "b")
@@ -174,7 +174,7 @@ def test_a_full_flow_control_window_pauses_the_reader_until_messages_are_settled
     assert world.flow == ["pause", "resume"]
 
 
-def test_messages_read_after_a_reader_pause_are_marked_as_possibly_stale() -> None:
+def test_messages_read_after_a_reader_pause_are_treated_as_leased_since_the_pause_began() -> None:
     """The leases may have begun when the pause did, so they are extended earlier."""
     world = World(max_messages=1)
     world.receive("a")
@@ -184,7 +184,7 @@ def test_messages_read_after_a_reader_pause_are_marked_as_possibly_stale() -> No
     assert (a.batch.may_be_stale, b.batch.may_be_stale) == (False, True)
 
 
-def test_a_disposition_of_a_callback_reaches_the_server_and_releases_its_message() -> None:
+def test_an_ack_in_a_callback_frees_flow_control_room_before_the_servers_answer() -> None:
     """Through the dispatcher; the message is released before the server has answered."""
     world = World()
     world.receive("a", "b")
@@ -195,7 +195,7 @@ def test_a_disposition_of_a_callback_reaches_the_server_and_releases_its_message
     assert world.in_flight.statistics(reopened=0).leased == 0
 
 
-def test_with_exactly_once_delivery_a_callback_waits_for_the_receipt() -> None:
+def test_with_exactly_once_delivery_a_message_runs_only_after_its_receipt_was_accepted() -> None:
     """A message whose id is over is dropped, and is not seen."""
     world = World()
     world.receive("a", "b", exactly_once=True)
@@ -209,7 +209,7 @@ def test_with_exactly_once_delivery_a_callback_waits_for_the_receipt() -> None:
     assert (statistics.expired, statistics.failed, statistics.nacked) == (1, 0, 0)
 
 
-def test_a_scheduler_error_after_a_receipt_ends_the_subscription() -> None:
+def test_a_scheduler_error_after_an_exactly_once_receipt_ends_the_subscription() -> None:
     """The thread of the dispatcher must not end by it."""
     world = World(scheduler=Broken())
     world.receive("a", exactly_once=True)
@@ -217,7 +217,7 @@ def test_a_scheduler_error_after_a_receipt_ends_the_subscription() -> None:
     assert [str(error) for error in world.failed_with] == ["no more threads"]
 
 
-def test_a_scheduler_error_on_arrival_of_messages_fails_the_reader() -> None:
+def test_a_scheduler_error_on_arrival_of_messages_is_raised_to_the_stream_reader() -> None:
     """The reader reports the error as the end of the stream."""
     world = World(scheduler=Broken())
     with pytest.raises(RuntimeError, match="no more threads"):
@@ -230,7 +230,7 @@ def refused(world: World, purpose: Purpose, seconds: int) -> None:
     world.in_flight.ack_ids_refused(request, {"a": over})
 
 
-def test_a_refused_extension_ends_the_lease_with_exactly_once_delivery() -> None:
+def test_with_exactly_once_delivery_a_refused_lease_extension_ends_the_lease() -> None:
     """A callback that has not begun does not begin."""
     begun: list[str] = []
     world = World(lambda message: begun.append(message.ack_id))
@@ -242,7 +242,7 @@ def test_a_refused_extension_ends_the_lease_with_exactly_once_delivery() -> None
     assert begun == ["b"]
 
 
-def test_without_exactly_once_delivery_a_refused_extension_changes_nothing() -> None:
+def test_without_exactly_once_delivery_a_refused_lease_extension_does_not_end_the_lease() -> None:
     """The server may still take the acknowledgement."""
     world = World()
     world.receive("a")
@@ -259,7 +259,7 @@ def test_messages_behind_a_running_message_of_their_ordering_key_are_held() -> N
     assert world.in_flight.statistics(reopened=0).held == 0
 
 
-def test_messages_that_arrive_during_a_shutdown_are_returned_after_the_stream_end() -> None:
+def test_messages_that_arrive_during_a_shutdown_are_returned_after_the_stream_has_ended() -> None:
     """Earlier, the server would send them again on the same stream."""
     world = World()
     world.receive("a")
@@ -279,7 +279,7 @@ def test_messages_that_arrive_during_a_shutdown_are_returned_after_the_stream_en
     assert world.leased == []
 
 
-def test_a_nack_during_a_shutdown_is_sent_after_the_stream_end() -> None:
+def test_a_nack_during_a_shutdown_is_sent_to_the_server_after_the_stream_has_ended() -> None:
     """Earlier, the server would send the message and its key again on the same stream."""
     world = World()
     world.receive("a", "b")
@@ -295,7 +295,7 @@ def test_a_nack_during_a_shutdown_is_sent_after_the_stream_end() -> None:
         assert (request.ack_ids, request.purpose) == (["a"], Purpose.NACK)
 
 
-def test_a_message_returned_after_the_stream_end_is_sent_back_at_once() -> None:
+def test_a_message_that_a_shutdown_returns_after_the_stream_has_ended_is_nacked_at_once() -> None:
     """A key may pass it on when the callback before it ends."""
     world = World()
     world.receive("a")
@@ -306,7 +306,7 @@ def test_a_message_returned_after_the_stream_end_is_sent_back_at_once() -> None:
         assert world.next_request().ack_ids == ["a"]
 
 
-def test_returned_messages_count_as_attempts_only_if_the_server_reports_attempts() -> None:
+def test_returned_messages_count_as_attempts_only_if_the_server_reports_delivery_attempts() -> None:
     """With a dead-letter policy the server reports the attempts, and counts returns."""
     world = World()
     world.lifecycle.move(SubscriptionState.CLOSING)
@@ -322,7 +322,7 @@ def test_returned_messages_count_as_attempts_only_if_the_server_reports_attempts
     assert world.in_flight.statistics(reopened=0).redelivered == 1
 
 
-def test_the_shutdown_returns_unsettled_messages_and_no_settled_ones() -> None:
+def test_the_shutdown_of_a_subscription_returns_only_unsettled_messages_to_the_server() -> None:
     """The last step before the dispatcher ends."""
     world = World()
     world.receive("a", "b")
@@ -335,7 +335,7 @@ def test_the_shutdown_returns_unsettled_messages_and_no_settled_ones() -> None:
     assert world.in_flight.statistics(reopened=0).returned == 1
 
 
-def test_adopted_leases_count_and_are_extended_at_once() -> None:
+def test_leases_adopted_from_another_client_count_for_flow_control_and_are_extended() -> None:
     """Nobody knows how much of them is left."""
     world = World()
     assert world.in_flight.adopt_leases([], 0) == []
@@ -348,11 +348,11 @@ def test_adopted_leases_count_and_are_extended_at_once() -> None:
     assert not world.scheduler.work
 
 
-def test_messages_read_without_a_pause_have_fresh_leases() -> None:
+def test_the_leases_of_messages_read_without_a_reader_pause_count_from_their_arrival() -> None:
     assert PrefetchAge(100).age(10, 1000.0) == 0
 
 
-def test_messages_read_after_a_pause_may_be_as_old_as_the_pause_up_to_one_window() -> None:
+def test_as_many_messages_as_one_window_read_after_a_pause_count_as_old_as_the_pause() -> None:
     """No more than that: the server counts what is outstanding, too."""
     unread = PrefetchAge(100)
     unread.paused(1000.0)
@@ -361,7 +361,7 @@ def test_messages_read_after_a_pause_may_be_as_old_as_the_pause_up_to_one_window
     assert unread.age(60, 1032.0) == 0
 
 
-def test_the_age_of_unread_messages_counts_through_the_next_reader_pause() -> None:
+def test_messages_left_unread_by_two_reader_pauses_count_as_old_as_the_first_pause() -> None:
     """Some of it was read in between, and what came meanwhile is behind the rest."""
     unread = PrefetchAge(100)
     unread.paused(1000.0)

@@ -28,7 +28,7 @@ def add(table: LeaseTable, *ack_ids: str, at: float = 0.0, bytes_each: int = 0) 
     return messages
 
 
-def test_a_lease_is_extended_when_four_fifths_of_it_have_passed() -> None:
+def test_a_lease_is_extended_when_four_fifths_of_its_time_have_passed() -> None:
     """The first lease has the server's 60 s. Each extension counts from the time of its request."""
     table = table_with("a")
     assert table.next_due() == 48.0
@@ -38,7 +38,7 @@ def test_a_lease_is_extended_when_four_fifths_of_it_have_passed() -> None:
     assert table.due(56.0).extend == ["a"]
 
 
-def test_refused_extensions_find_leased_messages_by_ack_id() -> None:
+def test_the_lease_table_finds_all_leased_messages_of_a_refused_ack_id() -> None:
     """Later messages are found, too, and so are two deliveries with the same ack id."""
     table = LeaseTable(NO_LIMIT)
     first = add(table, "a", "b", "c", "d")
@@ -53,7 +53,7 @@ def test_refused_extensions_find_leased_messages_by_ack_id() -> None:
     assert table.leased_under(["late-9", "late-10", "b"]) == [many[10], first[1]]
 
 
-def test_a_lease_extension_moves_the_end_of_a_lease_but_revives_no_ended_one() -> None:
+def test_a_lease_extension_prolongs_a_running_lease_and_does_not_renew_an_ended_one() -> None:
     """The process may be stopped when the extension is due."""
     table = LeaseTable(NO_LIMIT)
     extended, late = add(table, "extended"), add(table, "late", at=5.0)
@@ -65,7 +65,7 @@ def test_a_lease_extension_moves_the_end_of_a_lease_but_revives_no_ended_one() -
     assert (extended[0].batch.lease_ends, late[0].batch.lease_ends) == (58.0, 65.0)
 
 
-def test_the_lease_table_extends_only_leases_that_are_due() -> None:
+def test_the_lease_table_extends_each_lease_only_at_its_own_due_time() -> None:
     """Each response has its own time, so no lease is extended more often than necessary."""
     table = table_with("a")
     add(table, "b", at=5.0)
@@ -74,7 +74,7 @@ def test_the_lease_table_extends_only_leases_that_are_due() -> None:
     assert table.due(56.0).extend == ["a"]
 
 
-def test_the_length_of_a_lease_extension_follows_the_measured_callback_times() -> None:
+def test_the_length_of_lease_extensions_is_the_99th_percentile_of_handling_times() -> None:
     """The length is the 99th percentile of acknowledged messages only."""
     table = table_with("a")
     table.remove_handled([message("other", at=0.0)], 25.0)
@@ -95,7 +95,7 @@ def test_the_length_of_a_lease_extension_follows_the_measured_callback_times() -
         (30, 40, 5.0, 30),
     ],
 )
-def test_lease_extensions_keep_within_the_users_bounds(
+def test_the_length_of_lease_extensions_stays_within_the_users_minimum_and_maximum(
     low: float, high: float, took: float, extension: int
 ) -> None:
     """0 means the server's limit, 10 or 600 seconds."""
@@ -110,7 +110,7 @@ def test_lease_extensions_keep_within_the_users_bounds(
 @pytest.mark.parametrize(
     ("low", "high", "deadline"), [(0, 0, 60), (0, 20, 20), (0, 300, 60), (90, 0, 90), (30, 45, 45)]
 )
-def test_the_initial_lease_of_a_delivery_keeps_within_the_users_bounds(
+def test_the_first_lease_of_a_delivery_stays_within_the_users_minimum_and_maximum(
     low: float, high: float, deadline: int
 ) -> None:
     """The lease has 60 seconds unless the user's limits exclude that."""
@@ -122,7 +122,7 @@ def test_the_initial_lease_of_a_delivery_keeps_within_the_users_bounds(
     assert table.next_due() == deadline * EXTEND_AT
 
 
-def test_the_lease_table_does_not_extend_a_removed_message() -> None:
+def test_the_lease_of_a_message_removed_from_the_lease_table_is_not_extended() -> None:
     """Removing a message returns its messages and bytes once."""
     table = LeaseTable(NO_LIMIT)
     first, second, third = add(table, "a", "b", "c", bytes_each=7)
@@ -136,7 +136,7 @@ def test_the_lease_table_does_not_extend_a_removed_message() -> None:
     assert table.next_due() is None
 
 
-def test_the_lease_table_extends_a_response_until_its_last_message_is_settled() -> None:
+def test_the_lease_table_extends_only_the_unsettled_messages_of_a_response() -> None:
     """The response is extended while one message is open, without the settled ones."""
     table = LeaseTable(NO_LIMIT)
     first, second, third = add(table, "a", "b", "c")
@@ -168,7 +168,7 @@ def test_the_lease_table_gives_up_a_message_after_max_lease_duration() -> None:
     assert table.remove_leases([given_up]) == Released(0, 0)
 
 
-def test_a_max_lease_duration_below_the_servers_lease_gives_up_without_extension() -> None:
+def test_with_a_max_lease_duration_below_the_first_lease_no_lease_is_extended() -> None:
     """The message is given up without an extension."""
     table = table_with("a", limits=FlowControl(max_lease_duration=5))
     assert table.next_due() == 5.0

@@ -65,7 +65,7 @@ def test_the_leaser_extends_a_lease_until_its_message_is_settled() -> None:
             assert watched.next_extension() == (["a"], 10)
 
 
-def test_a_lease_that_ends_before_all_others_wakes_the_leaser() -> None:
+def test_a_new_lease_that_ends_before_all_others_wakes_the_leaser_thread() -> None:
     """The leaser slept without a lease, or for a later one."""
     clock = ManualClock()
     with watching(clock) as watched:
@@ -80,7 +80,7 @@ def test_a_lease_that_ends_before_all_others_wakes_the_leaser() -> None:
         assert watched.next_extension() == (["second"], 600)
 
 
-def test_the_first_response_wakes_the_leaser_and_later_responses_do_not(
+def test_the_first_stream_response_wakes_the_leaser_thread_and_later_ones_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Only the first response wakes the leaser, until the time of the first extension."""
@@ -108,7 +108,7 @@ def test_the_first_response_wakes_the_leaser_and_later_responses_do_not(
         assert len(woken) == 2
 
 
-def test_the_leaser_does_not_extend_a_removed_message() -> None:
+def test_the_leaser_does_not_extend_the_lease_of_a_message_that_was_removed() -> None:
     """The removal returns the released messages and bytes for flow control."""
     clock = ManualClock()
     with watching(clock) as watched:
@@ -119,7 +119,7 @@ def test_the_leaser_does_not_extend_a_removed_message() -> None:
         assert len(watched.leaser) == 1
 
 
-def test_the_leasers_extensions_follow_the_handling_times_of_messages() -> None:
+def test_the_leaser_extends_leases_by_the_measured_handling_time_of_messages() -> None:
     """The handling time of an acknowledged message counts from its receipt."""
     clock = ManualClock()
     with watching(clock) as watched:
@@ -155,7 +155,7 @@ def test_the_leaser_extends_leases_when_freezegun_moves_the_time() -> None:
             assert watched.next_extension() == (["a"], 10)
 
 
-def test_stopping_the_leaser_ends_its_thread_and_its_timer() -> None:
+def test_stopping_the_leaser_ends_the_leaser_thread_and_removes_its_timer() -> None:
     """A second stop does nothing. The leased messages stay known for the shutdown."""
     clock, before = ManualClock(), set(threading.enumerate())
     watched = Watched(clock, FlowControl())

@@ -32,7 +32,7 @@ def advance_until(running: Managed, condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(("longest", "seconds"), [(0, 60), (20, 20)])
-def test_the_lease_of_an_unconfirmed_ack_is_extended_within_the_users_maximum(
+def test_leases_with_unconfirmed_acks_are_extended_by_at_most_the_users_maximum(
     longest: int, seconds: int
 ) -> None:
     """The lease is extended at most by the user's limit, so after a crash it ends as early."""
@@ -49,7 +49,7 @@ def test_the_lease_of_an_unconfirmed_ack_is_extended_within_the_users_maximum(
 # ---- the stream --------------------------------------------------------------------------------
 
 
-def test_the_first_stream_request_has_limits_ack_deadline_and_protocol_version() -> None:
+def test_the_first_stream_request_has_flow_control_limits_deadline_and_protocol_version() -> None:
     """The version is one with pongs. An empty ping follows."""
     with managed(Message.ack, max_messages=7, max_bytes=1234) as running:
         request, ping = next(running.stream.requests), next(running.stream.requests)
@@ -61,14 +61,14 @@ def test_the_first_stream_request_has_limits_ack_deadline_and_protocol_version()
     assert ping.ByteSize() == 0
 
 
-def test_legacy_flow_control_sends_no_limits_to_the_server() -> None:
+def test_with_legacy_flow_control_the_first_stream_request_has_no_flow_control_limits() -> None:
     """Only the client counts."""
     with managed(Message.ack, limit_server=False) as running:
         request = next(running.stream.requests)
     assert (request.max_outstanding_messages, request.max_outstanding_bytes) == (0, 0)
 
 
-def test_a_reopened_stream_keeps_the_client_id() -> None:
+def test_a_reopened_stream_is_requested_with_the_same_client_id() -> None:
     """The client id stays the same across streams."""
     with managed(Message.ack) as running:
         first = next(running.stream.requests)
@@ -105,7 +105,7 @@ def test_a_subscription_gives_up_after_the_configured_time_without_a_working_str
 # ---- callbacks ---------------------------------------------------------------------------------
 
 
-def test_statistics_count_every_callback_that_raises() -> None:
+def test_the_statistics_of_a_subscription_count_every_callback_that_raises() -> None:
     """The count is exact although callbacks run on many threads."""
     together = threading.Barrier(8)
 
@@ -119,7 +119,7 @@ def test_statistics_count_every_callback_that_raises() -> None:
     assert running.future.statistics().callback_errors == 80
 
 
-def test_messages_of_a_key_run_one_at_a_time_if_the_server_reports_no_ordering() -> None:
+def test_with_a_server_that_reports_no_ordering_messages_of_a_key_run_one_at_a_time() -> None:
     """Older servers do not report whether the subscription keeps order."""
     gate = Gate()
     with managed(gate) as running:
@@ -142,7 +142,7 @@ def test_messages_of_one_key_run_concurrently_on_an_unordered_subscription() -> 
 # ---- leases ------------------------------------------------------------------------------------
 
 
-def test_held_messages_that_are_given_up_are_returned_to_the_server() -> None:
+def test_held_messages_are_returned_to_the_server_after_max_lease_duration() -> None:
     """Later messages of the key keep their leases and wait for the redelivery."""
     gate = Gate()
     with managed(gate, max_lease_duration=100) as running:
@@ -164,7 +164,7 @@ def test_held_messages_that_are_given_up_are_returned_to_the_server() -> None:
         assert running.acknowledged(3) == ["1/again", "2/again", "3/again"]
 
 
-def test_an_acknowledgement_after_the_lease_was_given_up_gets_the_servers_answer(
+def test_an_ack_after_max_lease_duration_gets_the_servers_answer_and_counts_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The server may still accept it, and the statistics count it once."""
@@ -200,7 +200,9 @@ def test_an_acknowledgement_after_the_lease_was_given_up_gets_the_servers_answer
     ]
 
 
-def test_a_repeated_acknowledgement_is_not_logged_as_late(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_ack_of_a_message_is_not_logged_as_an_ack_after_the_end_of_the_lease(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The second ack releases nothing, and no lease was given up."""
 
     def twice(message: Message) -> None:
@@ -215,7 +217,7 @@ def test_a_repeated_acknowledgement_is_not_logged_as_late(caplog: pytest.LogCapt
     assert caplog.records == []
 
 
-def test_leases_of_messages_left_unread_count_from_the_time_of_possible_sending() -> None:
+def test_after_a_reader_pause_the_leases_of_unread_messages_count_from_its_beginning() -> None:
     """The server sends to a paused reader as well, and a lease begins when the server sends."""
     gate = Gate()
     with managed(gate, max_messages=1) as running:

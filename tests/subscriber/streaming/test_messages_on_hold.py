@@ -98,14 +98,14 @@ def test_one_message_of_an_ordering_key_runs_and_the_others_wait_in_order() -> N
     assert ids(hold.receive("4").run) == ["4"]
 
 
-def test_ordering_keys_on_hold_do_not_wait_for_each_other() -> None:
+def test_a_slow_message_of_one_ordering_key_does_not_hold_messages_of_other_keys() -> None:
     """A slow key blocks only itself."""
     hold = Hold()
     messages = [*keyed("1", "2", key="a"), *keyed("3", "4", key="b"), message("5")]
     assert ids(hold.offer(messages, 0.0).run) == ["1", "3", "5"]
 
 
-def test_a_shutdown_takes_all_held_messages_and_none_of_them_runs() -> None:
+def test_a_shutdown_removes_all_held_messages_so_that_none_of_them_runs() -> None:
     """The shutdown takes all held messages, and the end of a callback starts no other."""
     hold = Hold()
     first = run_one(hold, "1")
@@ -134,7 +134,7 @@ def test_later_messages_of_a_key_are_held_until_its_failed_message_is_handled() 
     assert hold.ack(again) == ["1"]
 
 
-def test_a_redelivery_replaces_the_held_delivery_of_a_message() -> None:
+def test_a_redelivery_replaces_the_held_delivery_of_the_same_message() -> None:
     """The first redelivery shows that the server restarts the key. Older deliveries are stale."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -146,7 +146,7 @@ def test_a_redelivery_replaces_the_held_delivery_of_a_message() -> None:
     assert hold.ack(again) == ["1/again"]
 
 
-def test_older_deliveries_of_a_message_in_one_response_do_not_run() -> None:
+def test_only_the_newest_of_several_deliveries_of_a_message_in_one_response_runs() -> None:
     """The whole response is examined before the next message begins."""
     hold = Hold()
     failing = run_one(hold, "1", "2")
@@ -156,7 +156,7 @@ def test_older_deliveries_of_a_message_in_one_response_do_not_run() -> None:
     assert (ids(offered.run), sorted(ids(offered.forget))) == (["1/again"], ["1", "2"])
 
 
-def test_a_failed_message_keeps_its_key_busy_while_its_callback_runs() -> None:
+def test_no_message_of_a_key_begins_while_the_callback_of_its_failed_message_runs() -> None:
     """Nothing of the key begins while the callback runs, not even the redelivery of its message."""
     hold = Hold()
     failing = run_one(hold)
@@ -177,7 +177,7 @@ def test_a_message_failure_reported_twice_counts_once() -> None:
     assert hold.ack(again) == ["1"]
 
 
-def test_a_message_nacked_after_its_callback_holds_later_messages_of_its_key() -> None:
+def test_a_nack_while_the_next_message_of_its_key_runs_holds_the_messages_after_that_one() -> None:
     """A message is nacked while the next one runs. The next one finishes, and later ones wait."""
     hold = Hold()
     late, running, held = keyed("0", "1", "2")
@@ -203,7 +203,7 @@ def test_an_ordering_key_waits_for_several_failed_messages_in_order() -> None:
     assert ids(hold.receive("2/again").run) == ["2/again"]
 
 
-def test_a_key_whose_running_message_lost_its_lease_continues_with_the_redelivery() -> None:
+def test_a_key_whose_running_message_lost_its_lease_continues_with_its_redelivery() -> None:
     """The key continues with the redelivery after the callback has ended."""
     hold = Hold()
     first = run_one(hold, "1")
@@ -213,14 +213,14 @@ def test_a_key_whose_running_message_lost_its_lease_continues_with_the_redeliver
     assert hold.end(first) == ["0/again"]
 
 
-def test_a_failed_message_holds_no_other_ordering_key() -> None:
+def test_a_failed_message_holds_no_messages_of_other_ordering_keys() -> None:
     hold = Hold()
     hold.nack(run_one(hold, key="a"))
     messages = [*keyed("2", key="a"), *keyed("3", key="b"), message("4")]
     assert ids(hold.offer(messages, 0.0).run) == ["3", "4"]
 
 
-def test_the_number_of_remembered_failed_ordering_keys_is_bounded(
+def test_the_oldest_failed_ordering_keys_are_forgotten_beyond_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The oldest failed keys are forgotten if they are not redelivered."""
@@ -235,7 +235,7 @@ def test_the_number_of_remembered_failed_ordering_keys_is_bounded(
 # ---- a failed message that is not redelivered ----------------------------------------------------
 
 
-def test_a_redelivered_later_message_of_a_key_proves_that_the_failed_one_is_gone() -> None:
+def test_a_redelivered_later_message_of_a_key_runs_if_its_failed_message_is_deleted() -> None:
     """The failed message is in the dead-letter topic, or another subscriber handled it."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
@@ -244,7 +244,7 @@ def test_a_redelivered_later_message_of_a_key_proves_that_the_failed_one_is_gone
     assert (ids(offered.run), offered.to_return) == (["1/again"], [])
 
 
-def test_a_first_delivery_does_not_prove_that_the_failed_message_is_gone() -> None:
+def test_the_first_delivery_of_a_message_stays_held_behind_the_failed_one_of_its_key() -> None:
     """The server may have sent it before it took the nack."""
     hold = Hold()
     hold.nack(run_one(hold))
@@ -252,7 +252,7 @@ def test_a_first_delivery_does_not_prove_that_the_failed_message_is_gone() -> No
     assert ids(hold.receive("0/again").run) == ["0/again"]
 
 
-def test_a_redelivery_received_before_the_nack_answer_does_not_release_its_key() -> None:
+def test_a_redelivery_received_before_the_answer_to_an_earlier_nack_stays_held() -> None:
     """The lease of that message ended by itself. It is returned once as a probe."""
     hold = Hold()
     hold.nack(run_one(hold, "1"), taken=False)
@@ -263,7 +263,7 @@ def test_a_redelivery_received_before_the_nack_answer_does_not_release_its_key()
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
 
-def test_a_redelivery_read_before_the_nack_answer_and_offered_after_it_stays_held() -> None:
+def test_a_redelivery_read_before_and_handled_after_an_earlier_nacks_answer_stays_held() -> None:
     """With exactly-once delivery, a message waits for its receipt, and arrives after the answer."""
     hold = Hold()
     failing = run_one(hold, "1")
@@ -276,7 +276,7 @@ def test_a_redelivery_read_before_the_nack_answer_and_offered_after_it_stays_hel
     assert ids(hold.receive("0/again").run) == ["0/again"]
 
 
-def test_a_redelivery_read_right_after_the_nack_answer_does_not_release_its_key() -> None:
+def test_a_redelivery_read_right_after_the_answer_to_an_earlier_nack_stays_held() -> None:
     """The reader's thread may get no processor while another thread reads the answer.
 
     1. The server sends 1 again, and then accepts the nack of 0.
@@ -291,7 +291,7 @@ def test_a_redelivery_read_right_after_the_nack_answer_does_not_release_its_key(
     assert (ids(offered.run), ids(offered.forget)) == (["0/again"], ["1/again"])
 
 
-def test_a_failed_message_that_is_gone_delays_its_ordering_key_by_one_probe() -> None:
+def test_a_key_whose_failed_message_was_deleted_continues_after_one_returned_message() -> None:
     """The key returns the next message; its second redelivery shows that the first one is gone."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
@@ -301,7 +301,7 @@ def test_a_failed_message_that_is_gone_delays_its_ordering_key_by_one_probe() ->
     assert ids(hold.receive("1/third", "2/third").run) == ["1/third"]
 
 
-def test_a_key_that_gave_up_waiting_returns_a_redelivery_once_after_a_pause() -> None:
+def test_an_ordering_key_that_gave_up_waiting_returns_a_redelivery_once_after_a_pause() -> None:
     """A server may count each return as a delivery attempt."""
     hold = Hold(max_messages=1)
     assert ids(hold.nack(run_one(hold, "1", "2")).to_return) == ["1", "2"]
@@ -312,7 +312,7 @@ def test_a_key_that_gave_up_waiting_returns_a_redelivery_once_after_a_pause() ->
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
 
-def test_a_redelivery_that_may_have_been_left_unread_does_not_release_its_key() -> None:
+def test_a_redelivery_that_may_have_been_sent_before_an_earlier_nack_stays_held() -> None:
     """The server may have sent the redelivery before it took the nack."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))
@@ -322,7 +322,7 @@ def test_a_redelivery_that_may_have_been_left_unread_does_not_release_its_key() 
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
 
-def test_messages_between_a_failed_and_a_redelivered_one_are_returned() -> None:
+def test_held_messages_between_a_failed_and_a_redelivered_one_are_returned_to_the_server() -> None:
     """The messages were handled elsewhere, or only the lease of 2 has ended."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
@@ -333,7 +333,7 @@ def test_messages_between_a_failed_and_a_redelivered_one_are_returned() -> None:
     assert ids(hold.receive("1/again").run) == ["1/again"]
 
 
-def test_after_the_wait_a_key_returns_its_oldest_held_message_and_later_the_others() -> None:
+def test_after_its_wait_a_failed_key_returns_its_oldest_held_message_and_later_the_rest() -> None:
     """A redelivery of the oldest message would show that the failed one is gone."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -346,7 +346,7 @@ def test_after_the_wait_a_key_returns_its_oldest_held_message_and_later_the_othe
     assert ids(hold.receive("4").to_return) == ["4"]
 
 
-def test_no_held_message_is_lost_if_the_server_redelivers_one_message_alone() -> None:
+def test_all_held_messages_of_a_key_run_if_the_server_redelivers_only_the_returned_one() -> None:
     """The others keep their first delivery after the oldest one has been redelivered."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -356,7 +356,7 @@ def test_no_held_message_is_lost_if_the_server_redelivers_one_message_alone() ->
     assert hold.ack(again) == ["2"]
 
 
-def test_the_wait_for_a_redelivery_is_learned_from_the_servers_redeliveries() -> None:
+def test_the_wait_for_a_redelivery_is_three_times_the_slowest_recent_redelivery() -> None:
     """The wait is three times the slowest recent redelivery, with a minimum of some seconds."""
     hold = Hold()
     for delay, wait in ((0.0, MIN_WAIT), (20.0, 60.0), (1.0, 60.0)):
@@ -370,7 +370,7 @@ def test_the_wait_for_a_redelivery_is_learned_from_the_servers_redeliveries() ->
         assert hold.take_nack("0/again").due == hold.now + wait
 
 
-def test_the_wait_for_a_redelivery_can_be_configured() -> None:
+def test_a_configured_wait_for_a_redelivery_replaces_the_measured_one() -> None:
     """A configured wait disables the learning."""
     redeliveries = Redeliveries(7.0)
     redeliveries.observe(100.0)
@@ -380,7 +380,7 @@ def test_the_wait_for_a_redelivery_can_be_configured() -> None:
     assert ids(hold.pass_time(0.0).to_return) == ["1"]
 
 
-def test_the_wait_for_a_redelivery_begins_after_the_delay_of_the_nack() -> None:
+def test_the_wait_for_a_redelivery_begins_when_the_delay_of_the_nack_has_passed() -> None:
     """The wait begins when the message may be redelivered."""
     hold = Hold()
     failing = run_one(hold, "1")
@@ -410,7 +410,7 @@ def lose(hold: Hold, one: Message) -> Actions:
     return hold.lost([one], hold.now)
 
 
-def test_a_failed_message_with_a_refused_redelivery_still_holds_its_key() -> None:
+def test_a_failed_message_whose_redelivery_lost_its_lease_still_holds_later_messages() -> None:
     """The later message was read before the refusal, so it proves nothing."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))
@@ -422,7 +422,7 @@ def test_a_failed_message_with_a_refused_redelivery_still_holds_its_key() -> Non
     assert ids(hold.receive("0/third", "1/third").run) == ["0/third"]
 
 
-def test_the_end_of_an_older_delivery_does_not_restart_the_wait_for_a_redelivery() -> None:
+def test_the_lease_end_of_an_older_delivery_does_not_restart_the_wait_for_a_redelivery() -> None:
     """The server answers the return of the newer one."""
     hold = Hold()
     failing = run_one(hold, "1")
@@ -436,7 +436,7 @@ def test_the_end_of_an_older_delivery_does_not_restart_the_wait_for_a_redelivery
     assert hold.next_due() == due
 
 
-def test_a_message_that_lost_its_lease_before_its_receipt_does_not_run() -> None:
+def test_a_message_whose_exactly_once_receipt_is_refused_does_not_run() -> None:
     """Nor do the messages behind it, until it is redelivered."""
     hold = Hold()
     first, second = keyed("1", "2")
@@ -445,7 +445,7 @@ def test_a_message_that_lost_its_lease_before_its_receipt_does_not_run() -> None
     assert ids(hold.receive("1/again").run) == ["1/again"]
 
 
-def test_a_held_message_with_a_refused_redelivery_does_not_run() -> None:
+def test_a_held_message_does_not_run_if_the_receipt_of_its_redelivery_is_refused() -> None:
     """The server has ended the lease of the held delivery, or it would not have sent another."""
     hold = Hold()
     first = run_one(hold, "1", "2")
@@ -458,7 +458,7 @@ def test_a_held_message_with_a_refused_redelivery_does_not_run() -> None:
 # ---- handled, and redelivered --------------------------------------------------------------------
 
 
-def test_a_message_handled_behind_a_failed_one_is_acked_when_redelivered() -> None:
+def test_a_message_handled_in_a_batch_behind_a_failed_one_is_acknowledged_on_redelivery() -> None:
     """The message was in one list with the failed one, and its acknowledgement had no effect."""
     hold = Hold()
     failing, handled = keyed("0", "1")
@@ -473,7 +473,7 @@ def test_a_message_handled_behind_a_failed_one_is_acked_when_redelivered() -> No
     assert hold.ack(again) == ["2"]
 
 
-def test_a_failed_tracked_acknowledgement_is_not_repeated_on_redelivery() -> None:
+def test_a_message_whose_ack_with_response_failed_is_not_acknowledged_on_redelivery() -> None:
     """The user gets the failure and expects the message again."""
     hold = Hold()
     failing, handled = keyed("0", "1")
@@ -488,7 +488,7 @@ def test_a_failed_tracked_acknowledgement_is_not_repeated_on_redelivery() -> Non
     assert (ids(offered.run), offered.acknowledge, len(hold)) == (["0/again"], [], 1)
 
 
-def test_a_redelivery_during_the_callback_is_acked_with_the_running_delivery() -> None:
+def test_a_redelivery_during_the_callback_is_acked_when_the_running_delivery_is_handled() -> None:
     """The older delivery was stale, and the message is handled once."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))
@@ -509,7 +509,7 @@ def test_a_redelivery_during_the_callback_is_acked_with_the_running_delivery() -
 # ---- lists ---------------------------------------------------------------------------------------
 
 
-def test_held_messages_of_a_key_join_the_batch_of_its_first_message() -> None:
+def test_held_messages_of_an_ordering_key_join_the_batch_of_its_first_message() -> None:
     """The list takes as many messages as it has room for."""
     hold = Hold()
     first = run_one(hold, "1", "2", "3")
@@ -545,7 +545,7 @@ def test_unhandled_messages_of_a_failed_batch_are_held_again_in_order() -> None:
 # ---- limits --------------------------------------------------------------------------------------
 
 
-def test_messages_behind_a_failed_one_are_parked_and_do_not_count_as_load() -> None:
+def test_messages_held_behind_a_failed_one_do_not_count_towards_flow_control() -> None:
     """A parked message does not count as load until its key continues."""
     hold = Hold()
     share = keyed("1")[0].batch.bytes_each
@@ -561,7 +561,7 @@ def test_messages_behind_a_failed_one_are_parked_and_do_not_count_as_load() -> N
     assert (actions.parked, actions.parked_bytes) == (-3, -3 * share)
 
 
-def test_the_key_that_failed_first_returns_its_messages_when_too_much_is_parked() -> None:
+def test_at_the_limit_of_parked_messages_the_key_that_failed_first_returns_its_messages() -> None:
     """Messages and bytes have one window each, as large as flow control's."""
     hold = Hold(max_messages=3)
     hold.nack(run_one(hold, "1", "2", key="first"))
@@ -574,20 +574,20 @@ def test_the_key_that_failed_first_returns_its_messages_when_too_much_is_parked(
     assert ids(hold.receive("7", key="first").to_return) == ["7"]
 
 
-def test_the_order_of_failures_decides_which_key_returns_its_messages() -> None:
+def test_parked_messages_are_returned_by_order_of_failure_and_not_by_name_of_their_key() -> None:
     hold = Hold(max_messages=3)
     hold.nack(run_one(hold, "1", "2", key="b"))
     assert ids(hold.nack(run_one(hold, "3", "4", key="a")).to_return) == ["1", "2"]
 
 
-def test_parked_bytes_may_fill_their_window() -> None:
+def test_parked_messages_are_returned_only_if_their_bytes_exceed_the_flow_control_window() -> None:
     size = keyed("1")[0].batch.bytes_each
     hold = Hold(max_bytes=2 * size)
     assert hold.nack(run_one(hold, "1", "2")).to_return == []
     assert ids(hold.receive("3").to_return) == ["1", "2", "3"]
 
 
-def test_a_key_whose_failure_is_over_returns_nothing_to_make_room() -> None:
+def test_an_ordering_key_whose_failure_is_over_returns_no_messages_to_make_room() -> None:
     hold = Hold(max_messages=1)
     hold.nack(run_one(hold, "1", key="a"))
     hold.now += READER_DELAY
@@ -595,7 +595,7 @@ def test_a_key_whose_failure_is_over_returns_nothing_to_make_room() -> None:
     assert ids(hold.nack(run_one(hold, "2", "3", key="b")).to_return) == ["2", "3"]
 
 
-def test_a_failure_in_one_key_does_not_slow_down_the_others() -> None:
+def test_a_failure_in_one_ordering_key_does_not_hold_messages_of_other_keys() -> None:
     """The next message of another key needs no actions."""
     hold = Hold()
     other = run_one(hold, "1", key="other")
@@ -604,14 +604,14 @@ def test_a_failure_in_one_key_does_not_slow_down_the_others() -> None:
     assert (following and following.ack_id, actions) == ("1", None)
 
 
-def test_only_the_message_that_lost_its_lease_is_left_out_of_a_response() -> None:
+def test_only_the_message_that_lost_its_lease_is_skipped_when_a_response_is_processed() -> None:
     hold = Hold()
     first, *others = [*keyed("1"), *keyed("2", key="other"), message("3")]
     lose(hold, first)
     assert hold.offer([first, *others], hold.now).run == others
 
 
-def test_lost_messages_without_a_key_are_skipped() -> None:
+def test_messages_without_an_ordering_key_that_lost_their_lease_do_not_run() -> None:
     hold = Hold()
     first = run_one(hold, "1")
     hold.lost([message("2"), first], hold.now)

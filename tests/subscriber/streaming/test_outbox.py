@@ -57,7 +57,7 @@ def error_of(future: AckFuture) -> AcknowledgeError:
 # ---- sending -----------------------------------------------------------------------------------
 
 
-def test_ack_ids_of_one_kind_of_request_share_one_request() -> None:
+def test_queued_ack_ids_of_several_calls_of_one_kind_share_one_request() -> None:
     """The ids of several calls share a request, in order."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a", "b"])
@@ -69,7 +69,7 @@ def test_ack_ids_of_one_kind_of_request_share_one_request() -> None:
     assert outbox.is_empty
 
 
-def test_ack_deadlines_of_different_length_go_into_different_requests() -> None:
+def test_ack_deadline_changes_of_different_length_are_sent_in_different_requests() -> None:
     """A request has one deadline for all its ids."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.USER, ["a"], 10)
@@ -77,7 +77,7 @@ def test_ack_deadlines_of_different_length_go_into_different_requests() -> None:
     assert [(r.seconds, r.ack_ids) for r in everything(outbox)] == [(10, ["a"]), (20, ["b"])]
 
 
-def test_receipts_share_no_request_with_other_ack_deadline_changes() -> None:
+def test_exactly_once_receipts_share_no_request_with_other_ack_deadline_changes() -> None:
     """The receipt's answer is read differently, also after a retry or a split."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.USER, ["extended"], 60)
@@ -97,7 +97,7 @@ def test_receipts_share_no_request_with_other_ack_deadline_changes() -> None:
     ]
 
 
-def test_an_outbox_request_keeps_the_time_of_its_last_sending() -> None:
+def test_a_request_of_the_outbox_records_the_time_at_which_it_was_last_sent() -> None:
     """The time of the last sending is kept to measure the duration of the call."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a"])
@@ -108,7 +108,7 @@ def test_an_outbox_request_keeps_the_time_of_its_last_sending() -> None:
     assert again.sent_at == 8.0
 
 
-def test_the_outbox_alternates_between_acks_and_ack_deadline_changes() -> None:
+def test_the_outbox_sends_ack_requests_and_ack_deadline_changes_in_turn() -> None:
     """Many acknowledgements do not delay extensions."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, [str(number) for number in range(3 * MAX_IDS)])
@@ -121,7 +121,7 @@ def test_the_outbox_alternates_between_acks_and_ack_deadline_changes() -> None:
     st.lists(st.integers(1, 200_000), max_size=30),
     st.integers(1, 2 * MAX_IDS),
 )
-def test_no_outbox_request_exceeds_the_servers_size_limit(
+def test_no_ack_or_ack_deadline_request_exceeds_the_servers_size_limit(
     lengths: list[int], short_ids: int
 ) -> None:
     """No request exceeds the server's limit. All ids, of any length, are sent in order."""
@@ -136,14 +136,14 @@ def test_no_outbox_request_exceeds_the_servers_size_limit(
         assert wire.ByteSize() <= SERVERS_LIMIT
 
 
-def test_outbox_requests_are_filled_up_to_the_servers_size_limit() -> None:
+def test_ack_requests_have_as_many_ack_ids_as_the_servers_limits_allow() -> None:
     """2,500 short ids fit in one request, and as many long ids as the size limit allows."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["x" * 180] * (MAX_IDS + 1))
     assert [len(request.ack_ids) for request in everything(outbox)] == [2_445, 56]
 
 
-def test_an_ack_id_above_the_request_size_limit_is_sent_alone() -> None:
+def test_an_ack_id_longer_than_the_request_size_limit_is_sent_in_a_request_of_its_own() -> None:
     """The server decides whether the id is too long. Waiting would not make it shorter."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a", "x" * 1_000_000, "b"])
@@ -153,7 +153,7 @@ def test_an_ack_id_above_the_request_size_limit_is_sent_alone() -> None:
 # ---- retries -----------------------------------------------------------------------------------
 
 
-def test_the_outbox_retries_a_transient_failure_after_a_growing_pause() -> None:
+def test_ack_requests_with_transient_failures_are_retried_after_growing_pauses() -> None:
     """The retry has the same ids and kind, and nothing is due earlier."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a", "b"])
@@ -184,7 +184,7 @@ def test_the_outbox_retries_a_transient_failure_after_a_growing_pause() -> None:
         (Purpose.USER, 500, 500.0),
     ],
 )
-def test_the_outbox_gives_up_retries_after_a_time_limit(
+def test_retries_of_ack_and_ack_deadline_requests_end_after_a_time_limit(
     purpose: Purpose, seconds: int, retry_for: float
 ) -> None:
     """A deadline change is useless after the end of the lease."""
@@ -202,7 +202,7 @@ def test_the_outbox_gives_up_retries_after_a_time_limit(
     assert "down" in str(error_of(future))
 
 
-def test_nack_retries_end_when_the_lease_may_have_ended_whatever_their_delay() -> None:
+def test_a_nack_with_any_delay_is_retried_only_until_the_lease_may_have_ended() -> None:
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.NACK, ["a"], 1)
     now = 0.0
@@ -212,7 +212,7 @@ def test_nack_retries_end_when_the_lease_may_have_ended_whatever_their_delay() -
     assert now >= NACK_RETRY_FOR / 3
 
 
-def test_leases_are_extended_while_their_acknowledgement_waits_for_a_retry() -> None:
+def test_the_lease_of_a_message_is_extended_while_its_ack_waits_for_a_retry() -> None:
     """Leases of messages whose ack is retried are extended at intervals.
 
     Nothing else extends them, and the results of these extensions are ignored.
@@ -239,7 +239,7 @@ def test_leases_are_extended_while_their_acknowledgement_waits_for_a_retry() -> 
     assert outbox.is_empty
 
 
-def test_leases_are_extended_while_their_acknowledgement_hangs() -> None:
+def test_the_lease_of_a_message_is_extended_while_its_ack_request_has_no_answer() -> None:
     """The call may take longer than the rest of a lease."""
     outbox = Outbox(keep_for=KEEP_FOR)
     outbox.add_ack_ids(Purpose.ACK, ["a"])
@@ -257,7 +257,7 @@ def test_leases_are_extended_while_their_acknowledgement_hangs() -> None:
     assert outbox.next_request(100.0) is None
 
 
-def test_leases_are_extended_while_their_acknowledgement_cannot_be_sent() -> None:
+def test_the_lease_of_a_message_is_extended_while_its_ack_cannot_be_sent() -> None:
     """All leases are extended in turns, and new waiting ones soon after they arrive."""
     outbox = Outbox(keep_for=9)
     kept: dict[float, list[str]] = {}
@@ -281,7 +281,7 @@ def test_leases_are_extended_while_their_acknowledgement_cannot_be_sent() -> Non
     assert outbox.next_due([RequestKind.DEADLINES]) == 6.0 + KEEP_AFTER
 
 
-def test_the_answer_to_a_lease_extension_does_not_resolve_a_nack_of_equal_seconds() -> None:
+def test_the_answer_to_a_lease_extension_does_not_resolve_a_delayed_nack_future() -> None:
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.LEASE, ["a"], 10)
     lease = outbox.next_request(0.0)
@@ -302,7 +302,7 @@ def too_early(*ack_ids: str) -> errors.RpcError:
     return errors.FailedPrecondition("Some failed.", reason="ACKS", metadata=named)
 
 
-def test_acks_refused_as_too_early_are_retried_together_with_the_earlier_acks() -> None:
+def test_acks_refused_as_out_of_order_are_retried_together_with_the_earlier_acks() -> None:
     """Acks refused as too early are retried together with the earlier acks.
 
     One request for each would cost one pause for each.
@@ -338,7 +338,7 @@ def test_acks_refused_as_too_early_are_retried_together_with_the_earlier_acks() 
     assert outbox.is_empty
 
 
-def test_an_ack_refused_as_too_early_for_too_long_fails_and_its_lease_is_kept_till_then() -> None:
+def test_the_lease_of_an_ack_refused_as_out_of_order_is_kept_until_its_retries_end() -> None:
     outbox = Outbox(keep_for=KEEP_FOR)
     old = tracked(outbox, Purpose.ACK, "old")
     request = outbox.next_request(0.0)
@@ -365,7 +365,7 @@ def test_an_ack_refused_as_too_early_for_too_long_fails_and_its_lease_is_kept_ti
     assert outbox.is_empty
 
 
-def test_an_ack_refused_as_too_early_is_retried_longer_while_the_server_is_away() -> None:
+def test_an_ack_refused_as_out_of_order_is_retried_longer_while_the_server_is_unavailable() -> None:
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a"])
     error: errors.RpcError = too_early("a")
@@ -380,7 +380,7 @@ def test_an_ack_refused_as_too_early_is_retried_longer_while_the_server_is_away(
     assert not outbox.is_empty
 
 
-def test_the_outbox_sends_lease_extensions_while_acks_must_wait() -> None:
+def test_lease_extensions_are_sent_while_acks_wait_for_their_retry() -> None:
     """Leases also end while the server takes no acknowledgements."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a"])
@@ -397,7 +397,7 @@ def test_the_outbox_sends_lease_extensions_while_acks_must_wait() -> None:
     assert outbox.next_request(5.0, [RequestKind.ACKS]) is request
 
 
-def test_only_the_ack_ids_with_a_transient_failure_are_retried() -> None:
+def test_ack_ids_named_with_a_transient_failure_are_retried_and_permanent_failures_not() -> None:
     """With exactly-once delivery the server names the failed ids."""
     outbox = Outbox()
     futures = {ack_id: tracked(outbox, Purpose.ACK, ack_id) for ack_id in ("good", "busy", "bad")}
@@ -419,7 +419,7 @@ def test_only_the_ack_ids_with_a_transient_failure_are_retried() -> None:
     assert futures["busy"].result(timeout=0) is AcknowledgeStatus.SUCCESS
 
 
-def test_a_refused_request_is_halved_until_its_bad_ack_id_is_alone() -> None:
+def test_a_refused_ack_request_is_halved_until_the_bad_ack_id_is_alone() -> None:
     """A refused request is halved at once, without a pause, until the bad id is alone."""
     outbox = Outbox()
     ack_ids = [str(number) for number in range(1000)]
@@ -435,7 +435,7 @@ def test_a_refused_request_is_halved_until_its_bad_ack_id_is_alone() -> None:
     assert requests < 25
 
 
-def test_the_outbox_counts_unanswered_acknowledgements() -> None:
+def test_an_ack_counts_as_unanswered_until_the_server_accepts_or_refuses_it() -> None:
     """An ack counts until the server takes or refuses it, or until it is abandoned."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["good", "busy", "bad", "bad"])
@@ -460,7 +460,7 @@ def test_the_outbox_counts_unanswered_acknowledgements() -> None:
 # ---- futures -----------------------------------------------------------------------------------
 
 
-def test_acknowledging_a_message_twice_resolves_both_futures() -> None:
+def test_acknowledging_a_message_twice_resolves_both_ack_futures() -> None:
     """Duplicates are harmless, in one request or in two."""
     outbox = Outbox()
     first, second = tracked(outbox, Purpose.ACK, "a"), tracked(outbox, Purpose.ACK, "a")
@@ -484,7 +484,7 @@ def test_an_ack_future_is_not_resolved_by_the_answer_to_a_nack() -> None:
     assert error_of(acked).error_code is AcknowledgeStatus.PERMISSION_DENIED
 
 
-def test_an_ack_call_that_cannot_begin_fails_at_once() -> None:
+def test_an_ack_on_a_closed_channel_fails_at_once_without_a_retry() -> None:
     """A closed channel stays closed, so there is no retry."""
     outbox = Outbox()
     future = tracked(outbox, Purpose.ACK, "a")
@@ -496,7 +496,7 @@ def test_an_ack_call_that_cannot_begin_fails_at_once() -> None:
     assert not error_of(future).may_have_succeeded
 
 
-def test_the_error_of_a_retry_that_cannot_begin_says_the_first_try_may_have_succeeded() -> None:
+def test_the_error_of_an_ack_retry_on_a_closed_channel_says_it_may_have_succeeded() -> None:
     outbox = Outbox()
     future = tracked(outbox, Purpose.ACK, "a")
     (request,) = everything(outbox)
@@ -507,7 +507,7 @@ def test_the_error_of_a_retry_that_cannot_begin_says_the_first_try_may_have_succ
     assert "not sent: the channel is closed; an earlier attempt" in str(error_of(future))
 
 
-def test_abandoning_the_outbox_resolves_every_future_and_says_if_it_was_sent() -> None:
+def test_abandoning_the_outbox_fails_every_ack_future_and_says_whether_the_ack_was_sent() -> None:
     """Requests that wait for a retry or an answer may have succeeded. The others were not sent."""
     outbox = Outbox()
     retried = tracked(outbox, Purpose.ACK, "retried")
@@ -533,7 +533,7 @@ def test_abandoning_the_outbox_resolves_every_future_and_says_if_it_was_sent() -
 
 
 @pytest.mark.parametrize("purpose", [Purpose.ACK, Purpose.NACK, Purpose.USER])
-def test_an_ack_refused_after_an_answer_without_its_id_may_have_succeeded(
+def test_the_error_of_an_ack_refused_after_an_unnamed_answer_says_it_may_have_succeeded(
     purpose: Purpose,
 ) -> None:
     """The first request may have taken effect. Then the server refuses the second one."""
@@ -551,7 +551,7 @@ def test_an_ack_refused_after_an_answer_without_its_id_may_have_succeeded(
     assert error_of(future).may_have_succeeded
 
 
-def test_an_exit_in_an_ack_done_callback_is_logged_and_other_futures_resolve(
+def test_a_system_exit_in_an_ack_done_callback_is_logged_and_other_ack_futures_resolve(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The exception is logged, and the other futures of the request are resolved."""
@@ -613,7 +613,7 @@ class HostileServer:
 
 
 @given(st.data())
-def test_every_ack_future_resolves_with_what_the_server_said(
+def test_every_ack_future_resolves_with_the_servers_result_for_its_ack_id(
     data: st.DataObject,
 ) -> None:
     """This holds for any dispositions and forms of answers, in any order, and an end at any time.

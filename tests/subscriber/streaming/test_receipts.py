@@ -16,7 +16,7 @@ def shown(released: list[tuple[list[Message], bool]]) -> list[tuple[list[str], b
     return [(ids(messages), in_order) for messages, in_order in released]
 
 
-def test_the_receipt_gate_releases_a_response_when_all_its_receipts_are_confirmed() -> None:
+def test_an_exactly_once_response_is_released_when_all_its_receipts_are_confirmed() -> None:
     """The response is released as a whole, in any order of the answers."""
     gate = ReceiptGate()
     gate.hold_messages(group("a", "b", "c"), in_order=True)
@@ -27,7 +27,7 @@ def test_the_receipt_gate_releases_a_response_when_all_its_receipts_are_confirme
     assert (shown(released), lost, len(gate)) == ([(["a", "b", "c"], True)], [], 0)
 
 
-def test_a_refused_receipt_loses_its_message_and_releases_the_others() -> None:
+def test_only_the_message_whose_exactly_once_receipt_is_refused_is_dropped() -> None:
     """The other messages do not wait for the lost one."""
     gate = ReceiptGate()
     first, second, third = group("a", "b", "c")
@@ -38,7 +38,7 @@ def test_a_refused_receipt_loses_its_message_and_releases_the_others() -> None:
     assert (released, lost) == ([([first, third], False)], [])
 
 
-def test_a_response_with_only_refused_receipts_releases_nothing() -> None:
+def test_a_response_whose_receipts_are_all_refused_releases_no_message() -> None:
     """No empty response is released, and later responses are not blocked."""
     gate = ReceiptGate()
     gate.hold_messages(group("a", "b"), in_order=True)
@@ -47,7 +47,7 @@ def test_a_response_with_only_refused_receipts_releases_nothing() -> None:
     assert (shown(released), ids(lost), len(gate)) == ([(["c"], True)], ["a", "b"], 0)
 
 
-def test_a_response_without_keys_waits_for_its_own_receipts_only() -> None:
+def test_an_exactly_once_response_without_ordering_keys_waits_only_for_its_own_receipts() -> None:
     """A late or repeated answer delays no other response."""
     gate = ReceiptGate()
     gate.hold_messages(group("a"), in_order=False)
@@ -58,7 +58,7 @@ def test_a_response_without_keys_waits_for_its_own_receipts_only() -> None:
     assert shown(released) == [(["a"], False)]
 
 
-def test_a_response_with_ordering_keys_waits_for_the_receipts_before_it() -> None:
+def test_an_exactly_once_response_with_keys_waits_for_the_receipts_of_earlier_responses() -> None:
     """A message must not overtake an unconfirmed one of its key."""
     gate = ReceiptGate()
     for ack_id in ("a", "b", "c"):
@@ -69,7 +69,7 @@ def test_a_response_with_ordering_keys_waits_for_the_receipts_before_it() -> Non
     assert shown(released) == [(["a"], True), (["b"], True), (["c"], True)]
 
 
-def test_the_receipt_answer_for_an_ack_id_delivered_twice_counts_for_both_copies() -> None:
+def test_the_receipt_answer_for_an_ack_id_in_two_responses_counts_for_both() -> None:
     """A server may do this, and neither copy is left behind."""
     gate = ReceiptGate()
     gate.hold_messages(group("a", "a"), in_order=False)
@@ -80,7 +80,7 @@ def test_the_receipt_answer_for_an_ack_id_delivered_twice_counts_for_both_copies
     assert (shown(released), ids(lost), len(gate)) == ([(["a"], False)], ["b"], 0)
 
 
-def test_the_receipt_gate_ignores_an_answer_for_an_unknown_ack_id() -> None:
+def test_a_receipt_answer_for_an_unknown_ack_id_is_ignored() -> None:
     """For example, the answer comes a second time."""
     gate = ReceiptGate()
     gate.hold_messages(group("a"), in_order=True)
@@ -93,7 +93,7 @@ def test_the_receipt_gate_ignores_an_answer_for_an_unknown_ack_id() -> None:
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=5),
     data=st.data(),
 )
-def test_the_receipt_gate_releases_or_loses_each_message_once_and_in_order(
+def test_each_message_is_released_in_order_or_dropped_once_when_its_receipt_is_answered(
     in_order: bool, sizes: list[int], data: st.DataObject
 ) -> None:
     """This holds for all answers in any order. Responses are released whole and at once."""

@@ -19,7 +19,7 @@ from tests.subscriber.streaming.scripted_stream import ScriptedCalls
 from tests.threads import assert_ended_since
 
 
-def test_messages_that_arrive_during_the_shutdown_are_returned() -> None:
+def test_messages_that_arrive_during_a_subscriptions_shutdown_are_returned_to_the_server() -> None:
     """The server still sends until it has seen the half-close."""
     running = Managed(Message.ack)
     running.future.cancel()
@@ -49,7 +49,7 @@ def test_a_drain_returns_waiting_messages_before_it_waits_for_running_callbacks(
     assert running.calls.modified.empty()
 
 
-def test_a_hook_that_never_returns_does_not_hold_up_the_shutdown() -> None:
+def test_a_user_hook_that_never_returns_does_not_hold_up_the_shutdown_of_a_subscription() -> None:
     """The hook runs on a thread that the shutdown waits for only for a limited time."""
     entered, leave = threading.Event(), threading.Event()
 
@@ -70,7 +70,7 @@ def test_a_hook_that_never_returns_does_not_hold_up_the_shutdown() -> None:
     gate.open()
 
 
-def test_a_scheduler_error_on_shutdown_does_not_stop_the_other_shutdown_steps(
+def test_messages_are_returned_and_the_future_resolves_if_the_scheduler_raises_on_shutdown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The failure is logged, messages are returned, and the future is resolved."""
@@ -109,7 +109,7 @@ class FullAfterOne(Scheduler):
         return self._own.shutdown(await_msg_callbacks)
 
 
-def test_a_scheduler_that_refuses_messages_ends_the_subscription(
+def test_a_scheduler_that_refuses_messages_ends_its_subscription_with_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A new message or the next one of a key cannot run, and it is returned."""
@@ -140,7 +140,7 @@ def test_a_stopped_subscription_leaves_no_thread_and_no_timer(
         assert running.clock._wakers == []
 
 
-def test_an_unanswered_acknowledgement_does_not_hold_up_the_shutdown(
+def test_an_unanswered_ack_fails_at_a_time_limit_and_does_not_hold_up_the_shutdown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The shutdown gives it up after a time limit, and its future has the error."""

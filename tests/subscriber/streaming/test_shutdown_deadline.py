@@ -16,7 +16,7 @@ from tests.subscriber.clocks import WatchedClock
 from tests.subscriber.streaming.fakes import TIMEOUT
 
 
-def test_each_shutdown_step_has_its_own_time_without_a_time_limit() -> None:
+def test_without_a_timeout_each_step_of_a_subscription_shutdown_has_its_own_time_limit() -> None:
     """Callbacks may also take any time."""
     clock = ManualClock()
     terms = ShutdownDeadline(clock)
@@ -25,7 +25,7 @@ def test_each_shutdown_step_has_its_own_time_without_a_time_limit() -> None:
     assert (terms.drains, terms.left(10.0)) == (True, 10.0)
 
 
-def test_all_shutdown_steps_share_one_deadline() -> None:
+def test_all_steps_of_a_subscription_shutdown_share_one_deadline() -> None:
     """The time used by one step is missing for the next, and it is never negative."""
     clock = ManualClock()
     terms = ShutdownDeadline(clock)
@@ -49,7 +49,7 @@ def test_all_shutdown_steps_share_one_deadline() -> None:
         ([("nack", 3.0), ("drain", 0.0)], False, 0.0),
     ],
 )
-def test_shutdown_limits_can_be_tightened_and_not_relaxed(
+def test_a_later_shutdown_request_can_shorten_the_shutdown_of_a_subscription_and_not_prolong_it(
     asked: list[tuple[ShutdownMode, float | None]], drains: bool, left: float
 ) -> None:
     """The earliest time limit and the mode without waiting win."""
@@ -59,7 +59,7 @@ def test_shutdown_limits_can_be_tightened_and_not_relaxed(
     assert (terms.drains, terms.left(99.0)) == (drains, left)
 
 
-def test_the_timeout_of_a_later_shutdown_request_counts_from_that_request() -> None:
+def test_the_timeout_of_a_second_shutdown_request_counts_from_the_time_of_that_request() -> None:
     """The time counts from the new request, so either deadline may be the earlier one."""
     clock = ManualClock()
     terms = ShutdownDeadline(clock)
@@ -96,7 +96,7 @@ def waiting() -> Iterator[Waiting]:
         one.terms.check_again()
 
 
-def test_the_drain_wait_ends_when_all_callbacks_are_done(waiting: Waiting) -> None:
+def test_a_draining_shutdown_stops_waiting_when_all_callbacks_have_ended(waiting: Waiting) -> None:
     """A check before that changes nothing. Afterwards the clock has no timer."""
     wait = waiting.begin()
     waiting.terms.check_again()
@@ -109,7 +109,7 @@ def test_the_drain_wait_ends_when_all_callbacks_are_done(waiting: Waiting) -> No
 
 
 @pytest.mark.parametrize(("timeout", "reserve"), [(5.0, 1.0), (10.0, 2.0), (100.0, 2.0)])
-def test_the_drain_wait_leaves_time_to_return_the_messages(
+def test_a_draining_shutdown_with_a_timeout_leaves_time_to_return_the_messages(
     waiting: Waiting, timeout: float, reserve: float
 ) -> None:
     """The wait leaves a fifth of the time, at most two seconds, to return the messages."""
@@ -123,14 +123,18 @@ def test_the_drain_wait_leaves_time_to_return_the_messages(
     assert waiting.terms.left(99.0) == pytest.approx(reserve - 0.1)
 
 
-def test_the_drain_wait_ends_when_a_nack_shutdown_is_requested(waiting: Waiting) -> None:
+def test_a_draining_shutdown_stops_waiting_for_callbacks_when_a_nack_shutdown_is_requested(
+    waiting: Waiting,
+) -> None:
     """The wait may have no time limit."""
     wait = waiting.begin()
     waiting.terms.tighten("nack", None)
     assert wait.result(TIMEOUT) is None
 
 
-def test_the_drain_wait_ends_sooner_when_its_time_limit_is_shortened(waiting: Waiting) -> None:
+def test_a_draining_shutdown_stops_waiting_earlier_when_its_timeout_is_shortened(
+    waiting: Waiting,
+) -> None:
     """The waiting thread looks at the new time limit."""
     wait = waiting.begin()
     waiting.terms.tighten("drain", 100.0)
@@ -140,7 +144,7 @@ def test_the_drain_wait_ends_sooner_when_its_time_limit_is_shortened(waiting: Wa
     assert wait.result(TIMEOUT) is None
 
 
-def test_the_drain_wait_returns_at_once_if_all_callbacks_are_done() -> None:
+def test_a_draining_shutdown_does_not_wait_if_all_callbacks_have_ended() -> None:
     """Without a drain there is no wait either."""
     terms = ShutdownDeadline(ManualClock())
     terms.wait_while_draining(lambda: True)

@@ -11,7 +11,7 @@ NUMBERS = st.integers(0, 300)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "discard", "discard first"]), NUMBERS)))
-def test_sorted_keys_behave_like_a_sorted_set(steps: list[tuple[str, int]]) -> None:
+def test_the_sorted_keys_collection_behaves_like_a_sorted_set(steps: list[tuple[str, int]]) -> None:
     """Whatever is added and removed, at the ends and in the middle."""
     keys: SortedKeys[tuple[int]] = SortedKeys()
     expected: set[tuple[int]] = set()
@@ -32,7 +32,7 @@ def test_sorted_keys_behave_like_a_sorted_set(steps: list[tuple[str, int]]) -> N
         assert keys.between(None, key) == [one for one in ordered if one < key]
 
 
-def test_sorted_keys_keep_their_order_and_free_memory_of_removed_keys() -> None:
+def test_the_sorted_keys_collection_stays_sorted_and_frees_the_memory_of_removed_keys() -> None:
     """The removed keys do not stay in memory, and do not appear again."""
     keys: SortedKeys[tuple[int]] = SortedKeys()
     for number in range(1000):
@@ -45,7 +45,7 @@ def test_sorted_keys_keep_their_order_and_free_memory_of_removed_keys() -> None:
     assert (len(keys), keys.first, keys.last) == (0, None, None)
 
 
-def test_keys_can_be_added_after_all_were_removed() -> None:
+def test_keys_can_be_added_to_the_sorted_keys_collection_after_all_were_removed() -> None:
     keys: SortedKeys[tuple[int]] = SortedKeys()
     keys.add((1,))
     keys.add((2,))

@@ -93,7 +93,7 @@ def end_with(
 
 
 @pytest.mark.parametrize("code", [code for code in BY_CODE if code.name not in RESUMED])
-def test_a_permanent_error_code_ends_the_stream_with_the_servers_error(
+def test_a_permanent_error_code_ends_the_streaming_pull_with_the_servers_error(
     code: grpc.StatusCode,
 ) -> None:
     """A non-retryable code ends the stream with the server's error and leaves no timer behind."""
@@ -105,7 +105,7 @@ def test_a_permanent_error_code_ends_the_stream_with_the_servers_error(
     assert rig.clock._wakers == []
 
 
-def test_a_stream_response_has_its_length_on_the_wire() -> None:
+def test_a_stream_response_reports_its_length_in_bytes_on_the_wire() -> None:
     """The length is taken from the wire.
 
     Computing it again would cost more than reading the response.
@@ -118,7 +118,7 @@ def test_a_stream_response_has_its_length_on_the_wire() -> None:
     assert size == response.ByteSize() > 600
 
 
-def test_invalid_response_bytes_break_the_stream_and_a_new_one_is_opened() -> None:
+def test_a_stream_with_an_unparseable_response_is_replaced_by_a_new_stream() -> None:
     """The call is unusable after bytes that are not a response, so a new one is opened."""
     rig = Rig()
     rig.play(lambda call: call.respond_bytes(b"\xff\xff"), respond)
@@ -128,7 +128,7 @@ def test_invalid_response_bytes_break_the_stream_and_a_new_one_is_opened() -> No
 
 
 @pytest.mark.parametrize("answers", [(), (PONG,)])
-def test_reconnect_pauses_grow_until_messages_arrive(
+def test_the_pauses_between_stream_reconnects_grow_until_messages_arrive(
     answers: tuple[pubsub.StreamingPullResponse],
 ) -> None:
     """A new call does not reset the pauses.
@@ -154,7 +154,7 @@ def test_reconnect_pauses_grow_until_messages_arrive(
 
 @pytest.mark.parametrize("answers", [(), (PONG,)])
 @pytest.mark.parametrize("error", [Unavailable("down"), None])
-def test_the_stream_gives_up_after_the_configured_time_without_success(
+def test_stream_reconnects_end_with_the_last_error_after_the_configured_time_without_success(
     error: RpcError | None, answers: tuple[pubsub.StreamingPullResponse]
 ) -> None:
     """The stream gives up at the exact second with the error of the last attempt."""
@@ -167,7 +167,7 @@ def test_the_stream_gives_up_after_the_configured_time_without_success(
     assert rig.clock._wakers == []
 
 
-def test_a_working_stream_resets_the_time_limit_of_outages() -> None:
+def test_a_working_stream_restarts_the_time_limit_for_reconnects() -> None:
     """The limit counts from the moment when the stream last worked."""
     rig = Rig(give_up_after=25.0)
     down = end_with(Unavailable("down"))
@@ -185,7 +185,9 @@ def test_a_working_stream_resets_the_time_limit_of_outages() -> None:
     assert rig.clock.monotonic() == pytest.approx(began + 25.0)
 
 
-def test_the_stream_never_gives_up_without_a_time_limit(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_time_limit_a_stream_reconnects_for_ever_and_logs_the_outage_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Without a limit, a long outage is logged once."""
     rig = Rig()
     rig.play(*[end_with(Unavailable("down"))] * 2_000, respond)
@@ -197,7 +199,7 @@ def test_the_stream_never_gives_up_without_a_time_limit(caplog: pytest.LogCaptur
     assert "down" in told
 
 
-def test_a_silent_stream_that_was_open_for_long_counts_as_working() -> None:
+def test_a_stream_that_was_open_for_long_without_messages_restarts_the_reconnect_limit() -> None:
     """A server without messages may not answer pings.
 
     The end of such a stream does not count as a failure if the stream was open long enough.
@@ -216,7 +218,7 @@ def test_a_silent_stream_that_was_open_for_long_counts_as_working() -> None:
     assert max(clock.pauses) <= 0.1
 
 
-def test_a_stream_that_was_reset_for_silence_counts_as_failed() -> None:
+def test_a_stream_that_was_reset_for_silence_does_not_restart_the_reconnect_limit() -> None:
     """A stream that was reset for silence counts as a failure, however long it was open.
 
     So the outage reaches its limit.
@@ -234,7 +236,7 @@ def test_a_stream_that_was_reset_for_silence_counts_as_failed() -> None:
     assert rig.clock.monotonic() <= 60.0
 
 
-def test_each_reopened_stream_begins_with_a_newly_built_first_request() -> None:
+def test_the_first_request_of_each_reopened_stream_is_built_again_with_current_values() -> None:
     """The lease deadline in the first request may have changed since the last stream."""
     rig = Rig()
     rig.play(end_with(None), end_with(None), respond)
@@ -243,7 +245,7 @@ def test_each_reopened_stream_begins_with_a_newly_built_first_request() -> None:
         assert next(rig.calls.next_stream().requests).client_id == f"opening {number}"
 
 
-def test_stream_requests_go_to_the_open_stream_or_are_dropped() -> None:
+def test_requests_on_a_stream_that_is_not_open_are_dropped_and_never_sent_later() -> None:
     """Requests without an open stream are dropped: a ping is meant for one stream only."""
     rig = Rig()
     rig.stream.send(pubsub.StreamingPullRequest(client_id="too early"))
@@ -256,7 +258,7 @@ def test_stream_requests_go_to_the_open_stream_or_are_dropped() -> None:
     assert [request.client_id for request in requests] == ["opening 1", "ping"]
 
 
-def test_a_stopping_reader_reads_its_cancelled_call_to_the_end() -> None:
+def test_the_reader_of_a_cancelled_stream_reads_to_the_end_so_that_grpc_frees_the_call() -> None:
     """A stopping reader reads its cancelled call to the end. Only then does gRPC free the call."""
     rig = Rig()
     rig.play(respond)
@@ -270,7 +272,7 @@ def test_a_stopping_reader_reads_its_cancelled_call_to_the_end() -> None:
         rig.stream.recv()
 
 
-def test_closing_the_stream_half_closes_the_call() -> None:
+def test_closing_the_stream_half_closes_the_streaming_call() -> None:
     """Closing half-closes the call.
 
     Remaining responses are read, and then the stream has ended with any status.
@@ -291,7 +293,7 @@ def test_closing_the_stream_half_closes_the_call() -> None:
     assert rig.clock._wakers == []
 
 
-def test_a_stream_closed_before_it_opened_is_never_opened() -> None:
+def test_a_stream_that_is_closed_before_it_opens_makes_no_call() -> None:
     rig = Rig()
     rig.stream.close()
     with pytest.raises(StreamEnded):
@@ -299,7 +301,7 @@ def test_a_stream_closed_before_it_opened_is_never_opened() -> None:
     assert rig.heard == []
 
 
-def test_a_stream_that_is_closed_while_it_opens_is_cancelled() -> None:
+def test_a_streaming_call_is_cancelled_if_the_stream_is_closed_while_the_call_begins() -> None:
     """The closing thread has not seen the call yet, so the opening thread cancels it."""
     rig = Rig()
     rig.play(lambda call: rig.stream.abort())
@@ -308,7 +310,7 @@ def test_a_stream_that_is_closed_while_it_opens_is_cancelled() -> None:
     assert rig.calls.next_stream().cancelled
 
 
-def test_aborting_the_stream_releases_its_reader_without_waiting_for_the_server() -> None:
+def test_aborting_the_stream_ends_the_readers_wait_for_a_response_at_once() -> None:
     """A reader that waits for a response returns."""
     rig = Rig(ManualClock())
     with ThreadPoolExecutor(1) as pool:
@@ -320,7 +322,7 @@ def test_aborting_the_stream_releases_its_reader_without_waiting_for_the_server(
     assert call.cancelled
 
 
-def test_closing_the_stream_ends_a_reconnect_pause() -> None:
+def test_closing_the_stream_during_a_reconnect_pause_prevents_the_next_attempt() -> None:
     """The next attempt is not made."""
     rig = Rig(ManualClock())
     rig.play(end_with(Unavailable("down")))
@@ -335,7 +337,7 @@ def test_closing_the_stream_ends_a_reconnect_pause() -> None:
     assert rig.clock._wakers == []
 
 
-def test_a_stream_reset_opens_a_new_stream_and_reports_its_reason() -> None:
+def test_resetting_the_stream_opens_a_new_stream_and_reports_the_reason_of_the_reset() -> None:
     """The listener gets the reason of the reset instead of the cancellation error."""
     rig = Rig()
     rig.play(respond, respond)
@@ -346,7 +348,7 @@ def test_a_stream_reset_opens_a_new_stream_and_reports_its_reason() -> None:
     assert rig.heard[2] == "broken: the server fell silent"
 
 
-def test_the_reason_of_a_stream_reset_explains_only_its_own_cancellation() -> None:
+def test_the_reason_of_a_stream_reset_is_not_given_for_a_later_cancellation_by_the_server() -> None:
     """A later cancellation by the server on another stream has its own reason.
 
     A reset without a stream does nothing.
@@ -378,7 +380,7 @@ def test_a_streaming_call_that_cannot_begin_ends_the_stream_with_its_error() -> 
     assert rig.clock._wakers == []
 
 
-def test_the_stream_is_active_until_recv_ends_it() -> None:
+def test_a_closed_stream_counts_as_active_until_recv_has_returned_its_end() -> None:
     """BackgroundConsumer reads `is_active`, and only `recv` may end it."""
     rig = Rig()
     rig.stream.add_done_callback(lambda call: None)
