@@ -26,7 +26,7 @@ from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.threads import started_since
 
 
-def test_settled_messages_are_acknowledged_when_no_grpc_thread_can_start(
+def test_a_subscription_sends_its_acknowledgements_even_if_grpc_can_start_no_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The shutdown sends it without a call that needs a new gRPC thread."""
@@ -54,7 +54,7 @@ def test_settled_messages_are_acknowledged_when_no_grpc_thread_can_start(
         ("can't start new thread", "can't start new thread; requests are sent one at a"),
     ],
 )
-def test_a_program_sends_its_acks_and_ends_when_grpc_gets_no_thread(
+def test_a_program_sends_its_acknowledgements_and_exits_even_if_grpc_can_start_no_thread(
     refusal: str, warning: str
 ) -> None:
     """A program still sends its acknowledgements and ends if gRPC gets no thread.
@@ -147,7 +147,9 @@ READER = "Thread-ConsumeBidirectionalStream"
         READER,
     ],
 )
-def test_a_subscription_that_gets_no_thread_fails_and_leaves_no_threads(refused: str) -> None:
+def test_a_subscription_that_can_start_no_thread_fails_and_leaves_no_threads_behind(
+    refused: str,
+) -> None:
     """Hooks that got the begin also get the end. A later subscription works."""
     with stage() as here:
         before, told, seen = set(threading.enumerate()), Told(), threading.Event()
@@ -179,7 +181,7 @@ def fetch(client: SubscriberClient) -> None:
         ("pullstream-watch", lambda client: client.watch({TOPIC: "tail"}, print)),
     ],
 )
-def test_an_activity_that_gets_no_thread_raises_and_leaves_no_threads(
+def test_a_client_method_that_can_start_no_thread_raises_and_leaves_no_threads_behind(
     refused: str, begin: Callable[[SubscriberClient], object]
 ) -> None:
     with stage() as here:

@@ -34,7 +34,7 @@ def call(rpcs: Rpcs, method: str, request: Any, **options: Any) -> Any:
     return asyncio.run(call_async(rpcs, method, request, **options))
 
 
-def test_an_async_call_returns_the_response_and_sends_the_headers() -> None:
+def test_an_async_call_returns_the_servers_response_and_sends_the_callers_metadata() -> None:
     """The caller's metadata and the default timeout are sent, too."""
     server = ScriptedServer(Failing())
     with rpcs_to(server, ManualClock()) as rpcs:
@@ -46,7 +46,7 @@ def test_an_async_call_returns_the_response_and_sends_the_headers() -> None:
     assert sent.time_remaining == pytest.approx(60, abs=5)
 
 
-def test_an_async_read_is_retried_until_it_succeeds() -> None:
+def test_an_async_read_call_is_retried_until_it_succeeds() -> None:
     """The bound of the random pauses doubles."""
     clock = ImpatientClock()
     server = ScriptedServer(Failing(*[errors.Unavailable("down"), errors.Aborted("race")] * 3))
@@ -57,7 +57,7 @@ def test_an_async_read_is_retried_until_it_succeeds() -> None:
     assert all(pause <= 0.1 * 2**n for n, pause in enumerate(clock.pauses))
 
 
-def test_an_async_read_that_keeps_failing_ends_within_its_timeout() -> None:
+def test_an_async_read_call_that_keeps_failing_raises_the_last_error_within_its_timeout() -> None:
     """The error is the error of the last attempt."""
     clock = ImpatientClock()
     server = ScriptedServer(always_unavailable)
@@ -71,7 +71,7 @@ def test_an_async_read_that_keeps_failing_ends_within_its_timeout() -> None:
     ("method", "request_", "options"),
     [("DeleteTopic", DELETE, {}), ("GetTopic", GET, {"retry": None})],
 )
-def test_an_async_write_and_an_async_call_without_retry_are_sent_once(
+def test_async_write_calls_and_async_calls_with_retry_none_are_sent_only_once(
     method: str, request_: Any, options: dict[str, Any]
 ) -> None:
     """A write may have been carried out although the reply says otherwise."""
@@ -81,7 +81,7 @@ def test_an_async_write_and_an_async_call_without_retry_are_sent_once(
     assert len(server.calls) == 1
 
 
-def test_an_async_retry_policy_of_the_caller_is_applied() -> None:
+def test_a_retry_policy_passed_to_an_async_call_is_applied() -> None:
     """The policy wraps the attempts of writes, too."""
     server = ScriptedServer(Failing(errors.Unavailable("down"), errors.Unavailable("down")))
     with rpcs_to(server, ImpatientClock()) as rpcs:
@@ -89,7 +89,7 @@ def test_an_async_retry_policy_of_the_caller_is_applied() -> None:
     assert len(server.calls) == 3
 
 
-def test_the_error_of_an_unimplemented_async_call_names_pullstreams_broker() -> None:
+def test_the_error_of_an_unimplemented_async_call_recommends_pullstreams_broker() -> None:
     """The text names pullstream's broker."""
     server = ScriptedServer(Failing(errors.Unimplemented("unknown service")))
     with (
@@ -99,7 +99,7 @@ def test_the_error_of_an_unimplemented_async_call_names_pullstreams_broker() -> 
         call(rpcs, "GetFeed", feeds.GetFeedRequest(topic="projects/p/topics/t"))
 
 
-def test_cancelling_a_task_cancels_its_async_call() -> None:
+def test_cancelling_an_asyncio_task_cancels_its_call_on_the_server() -> None:
     """The task ends while the server has not answered."""
     arrived, released = threading.Event(), threading.Event()
 
@@ -122,7 +122,7 @@ def test_cancelling_a_task_cancels_its_async_call() -> None:
             released.set()
 
 
-def test_an_async_call_on_a_closed_channel_raises_the_error_of_a_closed_client() -> None:
+def test_an_async_call_of_a_closed_client_raises_the_same_error_as_a_blocking_call() -> None:
     """A blocking call raises the same error."""
     server = ScriptedServer()
     with rpcs_to(server, ManualClock()) as rpcs:
@@ -131,7 +131,7 @@ def test_an_async_call_on_a_closed_channel_raises_the_error_of_a_closed_client()
         call(rpcs, "GetTopic", GET)
 
 
-def test_an_async_call_error_after_a_lost_reply_says_that_it_may_have_succeeded() -> None:
+def test_an_async_error_after_a_lost_reply_says_that_the_call_may_have_succeeded() -> None:
     """The error of a blocking call says the same."""
     server = ScriptedServer(Failing(errors.Unavailable("Socket closed"), errors.NotFound("none")))
     request = feeds.AppendRequest(topic="projects/p/topics/t", idempotency_key="k")

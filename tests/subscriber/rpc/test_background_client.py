@@ -25,7 +25,7 @@ class GivingBack(Running):
     ends_last = True
 
 
-def test_client_close_ends_activities_that_return_messages_after_all_others() -> None:
+def test_closing_a_client_ends_its_subscriptions_before_fetches_that_return_messages() -> None:
     """Otherwise a fetch could get messages just before its own end that nothing settles."""
     told: list[RunningFuture] = []
     client = BackgroundClient(endpoint="localhost:1")

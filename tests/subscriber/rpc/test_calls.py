@@ -118,7 +118,7 @@ def read_to_end(call: StreamCall) -> list[bytes]:
     return responses
 
 
-def test_a_streaming_call_sends_its_first_request_and_metadata_at_once(
+def test_a_streaming_call_sends_its_first_request_and_its_metadata_when_it_is_created(
     server: Server, open_call: Callable[[], StreamCall]
 ) -> None:
     """The metadata, by which Google routes the call, goes out as well."""
@@ -128,7 +128,7 @@ def test_a_streaming_call_sends_its_first_request_and_metadata_at_once(
     call.cancel()
 
 
-def test_a_streaming_call_yields_responses_until_the_server_ends_it(
+def test_a_streaming_call_yields_the_servers_responses_until_the_server_ends_the_call(
     server: Server, open_call: Callable[[], StreamCall]
 ) -> None:
     """Responses are bytes. A heartbeat is an empty response."""
@@ -142,7 +142,7 @@ def test_a_streaming_call_yields_responses_until_the_server_ends_it(
             next(call)
 
 
-def test_an_error_status_of_a_streaming_call_becomes_a_pullstream_error(
+def test_an_error_status_of_a_streaming_call_is_raised_as_a_pullstream_error(
     server: Server, open_call: Callable[[], StreamCall]
 ) -> None:
     """The error has the text in any script and the ErrorInfo, as often as the reader asks."""
@@ -157,7 +157,7 @@ def test_an_error_status_of_a_streaming_call_becomes_a_pullstream_error(
         assert caught.value.metadata == {"topic": "t"}
 
 
-def test_a_streaming_call_sends_requests_in_order_until_the_half_close(
+def test_a_streaming_call_sends_its_requests_in_order_and_none_after_the_half_close(
     server: Server, open_call: Callable[[], StreamCall]
 ) -> None:
     """Later requests have no effect, and the server's last responses are still read."""
@@ -182,7 +182,7 @@ def test_a_streaming_call_sends_requests_in_order_until_the_half_close(
     call.cancel()
 
 
-def test_only_the_newest_ping_waits_while_the_streaming_call_is_not_read(
+def test_a_streaming_call_whose_responses_are_not_read_keeps_only_its_newest_unsent_ping(
     server: Server, channel: grpc.Channel
 ) -> None:
     """Pings do not pile up: gRPC sends one message at a time and reports only to the reader."""
@@ -202,7 +202,7 @@ def test_only_the_newest_ping_waits_while_the_streaming_call_is_not_read(
     assert len(got) <= 4
 
 
-def test_cancelling_a_streaming_call_releases_its_waiting_reader(
+def test_cancelling_a_streaming_call_raises_an_error_in_the_thread_that_reads_responses(
     server: Server, open_call: Callable[[], StreamCall]
 ) -> None:
     """A reader that waits for a missing response gets an error."""
@@ -216,7 +216,7 @@ def test_cancelling_a_streaming_call_releases_its_waiting_reader(
     assert server.next_request() is None
 
 
-def test_a_closed_channel_ends_its_streaming_calls_and_begins_no_new_ones(
+def test_closing_a_channel_ends_its_streaming_calls_and_a_closed_channel_refuses_new_ones(
     server: Server, channel: grpc.Channel, open_call: Callable[[], StreamCall]
 ) -> None:
     """Waiting readers get an error."""
@@ -240,7 +240,7 @@ def test_an_unread_streaming_call_does_not_block_the_close_of_its_channel(
     assert server.next_request() is None
 
 
-def test_responses_of_many_streaming_calls_on_one_channel_do_not_mix(
+def test_each_of_many_streaming_calls_on_one_channel_gets_only_its_own_responses(
     channel: grpc.Channel, server: Server
 ) -> None:
     """Each reader gets the responses of its own call."""
@@ -268,7 +268,7 @@ class Passing(grpc.StreamStreamClientInterceptor):
         return continue_(details, requests)
 
 
-def test_interceptors_of_the_users_channel_see_the_streaming_call(
+def test_interceptors_of_a_channel_passed_by_the_user_apply_to_streaming_calls(
     server: Server, channel: grpc.Channel
 ) -> None:
     """Users pass their own channel for its interceptors, which the direct way would bypass."""
@@ -281,7 +281,9 @@ def test_interceptors_of_the_users_channel_see_the_streaming_call(
     assert next(call) == b"one"
 
 
-def test_a_streaming_call_on_a_plain_channel_uses_the_direct_reader(channel: grpc.Channel) -> None:
+def test_a_streaming_call_on_a_channel_without_interceptors_uses_the_direct_reader(
+    channel: grpc.Channel,
+) -> None:
     """Every gRPC version in the test matrix has the method that the direct reader needs.
 
     A version without the method would only be slower.

@@ -42,7 +42,7 @@ def is_closed(channel: grpc.Channel) -> bool:
     return False
 
 
-def test_every_subscription_has_its_own_connection_until_it_ends(here: Stage) -> None:
+def test_every_running_subscription_of_a_client_has_its_own_connection(here: Stage) -> None:
     """All other calls share another connection, which exists from the beginning."""
     calls = set(opened(here.client))
     assert calls == {here.client._rpcs.channel}
@@ -62,7 +62,7 @@ def test_every_subscription_has_its_own_connection_until_it_ends(here: Stage) ->
     assert here.backlog == 1
 
 
-def test_a_broken_stream_is_reopened_on_the_same_connection(here: Stage) -> None:
+def test_a_subscription_reopens_a_broken_stream_on_the_same_connection(here: Stage) -> None:
     future = here.client.subscribe(SUBSCRIPTION, lambda message: message.ack())
     here.publish(b"x")
     eventually(lambda: here.backlog == 0)
@@ -72,7 +72,9 @@ def test_a_broken_stream_is_reopened_on_the_same_connection(here: Stage) -> None
     assert opened(here.client) == before
 
 
-def test_a_stream_reader_that_starts_after_the_shutdown_opens_no_connection(here: Stage) -> None:
+def test_a_stream_reader_that_starts_after_the_client_was_closed_opens_no_connection(
+    here: Stage,
+) -> None:
     """A late reader opens no connection.
 
     Sequence: a reader that is about to open its stream is held up for seconds. The subscription is
@@ -87,7 +89,7 @@ def test_a_stream_reader_that_starts_after_the_shutdown_opens_no_connection(here
     assert opened(here.client) == before
 
 
-def test_closing_the_client_closes_all_its_connections(here: Stage) -> None:
+def test_closing_a_subscriber_client_closes_all_connections_of_the_client(here: Stage) -> None:
     here.client.subscribe(SUBSCRIPTION, lambda message: message.ack())
     eventually(lambda: len(opened(here.client)) == 2)
     channels = set(opened(here.client))
@@ -96,7 +98,9 @@ def test_closing_the_client_closes_all_its_connections(here: Stage) -> None:
     assert all(map(is_closed, channels))
 
 
-def test_a_client_with_the_users_channel_opens_no_other_and_leaves_it_open(here: Stage) -> None:
+def test_a_client_created_with_a_channel_uses_only_that_channel_and_does_not_close_it(
+    here: Stage,
+) -> None:
     with grpc.insecure_channel(here.client.target) as channel:
         with SubscriberClient(channel=channel) as client:
             assert isinstance(client._connections, SharedChannel)
@@ -107,7 +111,9 @@ def test_a_client_with_the_users_channel_opens_no_other_and_leaves_it_open(here:
         grpc.channel_ready_future(channel).result(TIMEOUT)
 
 
-def test_channels_stay_open_at_exit_if_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_channels_are_not_closed_at_program_exit_if_no_thread_can_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """At the exit, closing a channel might wait for a new thread."""
     connections = ChannelPool(ServerAccess(Endpoint("localhost:1", plaintext=True)), None)
     channel = connections.open()
@@ -117,7 +123,7 @@ def test_channels_stay_open_at_exit_if_no_thread_can_start(monkeypatch: pytest.M
     channel.close()
 
 
-def test_default_credentials_are_looked_up_once_for_all_connections(
+def test_a_client_looks_up_default_credentials_once_for_all_its_connections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The number of connections does not matter."""
@@ -157,7 +163,7 @@ def closing(channel: Any) -> tuple[ChannelPool, threading.Thread]:
     return connections, thread
 
 
-def test_a_second_close_of_the_channel_pool_waits_for_the_first() -> None:
+def test_a_second_close_of_a_channel_pool_waits_until_the_first_close_is_finished() -> None:
     """A second close waits for the first one.
 
     Sequence: a subscription's last thread closes the client's connections. The main thread does the
@@ -176,7 +182,7 @@ def test_a_second_close_of_the_channel_pool_waits_for_the_first() -> None:
         assert not thread.is_alive()
 
 
-def test_a_close_of_the_channel_pool_does_not_wait_for_a_stuck_one() -> None:
+def test_a_close_of_a_channel_pool_waits_only_a_limited_time_for_another_close() -> None:
     """A close does not wait for another one that is stuck.
 
     Sequence: Ctrl-C interrupts the main thread inside gRPC, which keeps a lock of the channel. A

@@ -27,7 +27,7 @@ def test_every_client_constructor_argument_is_in_its_signature_and_docstring(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_the_channel_argument_excludes_every_other_connection_argument(
+def test_a_client_refuses_a_channel_together_with_any_other_connection_argument(
     client: type[ConnectingClient],
 ) -> None:
     """The error names them."""

@@ -65,7 +65,7 @@ class Rig:
         return self.channel.checks
 
 
-def test_an_overdue_call_triggers_a_check_and_a_late_check_ends_the_connection() -> None:
+def test_a_connection_is_closed_if_the_check_after_an_overdue_call_is_not_answered() -> None:
     """One check is enough, and it is made once."""
     rig = Rig()
     rig.call(SILENT_CALL, LATE)
@@ -78,7 +78,7 @@ def test_an_overdue_call_triggers_a_check_and_a_late_check_ends_the_connection()
     assert (len(rig.checks), len(rig.dead)) == (1, 1)
 
 
-def test_the_silences_of_short_overdue_calls_add_up_to_a_connection_check() -> None:
+def test_several_short_calls_without_an_answer_together_trigger_a_connection_check() -> None:
     """A fetch waits for five seconds only."""
     rig = Rig()
     for _ in range(int(SILENT_CALL / 5) - 1):
@@ -89,7 +89,9 @@ def test_the_silences_of_short_overdue_calls_add_up_to_a_connection_check() -> N
 
 
 @pytest.mark.parametrize("code", [OK, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE])
-def test_any_answer_of_the_server_shows_that_its_connection_works(code: grpc.StatusCode) -> None:
+def test_any_answer_of_the_server_even_an_error_prevents_a_connection_check(
+    code: grpc.StatusCode,
+) -> None:
     """An error shows it, too; if gRPC has lost the connection, it opens another itself."""
     rig = Rig()
     rig.call(SILENT_CALL - 1, LATE)
@@ -99,7 +101,7 @@ def test_any_answer_of_the_server_shows_that_its_connection_works(code: grpc.Sta
 
 
 @pytest.mark.parametrize("code", [OK, grpc.StatusCode.UNIMPLEMENTED])
-def test_a_server_that_answers_the_connection_check_keeps_its_connection(
+def test_any_answer_to_a_connection_check_keeps_the_connection_open(
     code: grpc.StatusCode,
 ) -> None:
     """Most servers do not have the method of the check, and say so."""
@@ -111,7 +113,7 @@ def test_a_server_that_answers_the_connection_check_keeps_its_connection(
     assert len(rig.checks) == 2
 
 
-def test_an_answer_to_a_call_during_the_connection_check_keeps_the_connection() -> None:
+def test_an_answer_to_another_call_during_a_connection_check_keeps_the_connection_open() -> None:
     """The check itself may be behind a large response."""
     rig = Rig()
     rig.call(SILENT_CALL, LATE)
@@ -120,7 +122,7 @@ def test_an_answer_to_a_call_during_the_connection_check_keeps_the_connection() 
     assert rig.dead == []
 
 
-def test_a_waiting_call_triggers_a_connection_check_at_its_due_time() -> None:
+def test_a_call_that_waits_too_long_for_an_answer_triggers_a_connection_check() -> None:
     """The time to look is known; without a call there is none."""
     rig = Rig()
     assert rig.connection.next_check() is None
@@ -134,7 +136,7 @@ def test_a_waiting_call_triggers_a_connection_check_at_its_due_time() -> None:
     assert len(rig.checks) == 1
 
 
-def test_an_answer_to_one_call_shows_that_the_connection_of_waiting_calls_works() -> None:
+def test_an_answer_to_one_call_postpones_the_connection_check_of_other_waiting_calls() -> None:
     rig = Rig()
     rig.connection.began()
     rig.call(20, OK)

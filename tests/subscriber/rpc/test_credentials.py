@@ -170,7 +170,7 @@ def default_account(
 
 
 @pytest.mark.usefixtures("default_account")
-def test_default_credentials_are_sent_over_tls(
+def test_a_client_sends_the_token_of_default_credentials_over_tls(
     broker: Emulator, roots: grpc.ChannelCredentials, token_server: TokenServer
 ) -> None:
     """The token is requested once for all calls."""
@@ -181,7 +181,7 @@ def test_default_credentials_are_sent_over_tls(
     assert grant["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
 
 
-def test_anonymous_calls_over_tls_send_no_token(
+def test_clients_with_anonymous_credentials_send_no_token_over_tls(
     broker: Emulator, roots: grpc.ChannelCredentials
 ) -> None:
     """A broker that requires a token refuses them."""
@@ -196,7 +196,7 @@ def test_anonymous_calls_over_tls_send_no_token(
 
 
 @pytest.mark.usefixtures("default_account")
-def test_a_refused_token_ends_the_call_as_unauthenticated(
+def test_a_call_whose_token_is_refused_raises_unauthenticated_without_a_retry(
     broker: Emulator, roots: grpc.ChannelCredentials, token_server: TokenServer
 ) -> None:
     """The error comes at once. gRPC calls it UNAVAILABLE, for which this read would be retried."""
@@ -208,7 +208,7 @@ def test_a_refused_token_ends_the_call_as_unauthenticated(
         client.get_topic(topic=TOPIC)
 
 
-def test_a_client_can_be_created_from_a_service_account_file_or_dict(
+def test_a_client_can_be_created_from_a_service_account_key_in_a_file_or_a_dict(
     broker: Emulator, roots: grpc.ChannelCredentials, account: dict[str, str], tmp_path: Path
 ) -> None:
     """The key is parsed or in a file, under both of the official names."""
@@ -223,7 +223,7 @@ def test_a_client_can_be_created_from_a_service_account_file_or_dict(
         assert client.get_topic(topic=TOPIC).name == TOPIC
 
 
-def test_missing_default_credentials_raise_when_the_client_is_created(
+def test_creating_a_client_without_default_credentials_raises_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error says how to work without them."""
@@ -387,7 +387,7 @@ def stocked(broker: Emulator, roots: grpc.ChannelCredentials) -> Callable[[Any],
 
 
 @pytest.mark.parametrize("work", ALL_WORK)
-def test_a_temporary_failure_of_the_token_server_delays_calls_without_error(
+def test_a_temporary_failure_of_the_token_server_delays_calls_and_raises_no_error(
     stocked: Callable[[Any], dict[str, Any]], work: Work
 ) -> None:
     """No call was sent without a token, so each may be repeated."""
@@ -405,7 +405,7 @@ def test_transient_errors_of_the_token_server_are_retried(
 
 
 @pytest.mark.parametrize("work", ALL_WORK)
-def test_credentials_that_cannot_get_a_token_fail_every_call_at_once(
+def test_calls_with_credentials_that_cannot_get_a_token_fail_without_a_retry(
     stocked: Callable[[Any], dict[str, Any]], work: Work
 ) -> None:
     """The error has the reason."""
@@ -416,7 +416,7 @@ def test_credentials_that_cannot_get_a_token_fail_every_call_at_once(
 
 
 @pytest.mark.parametrize("error", LASTING.values(), ids=LASTING)
-def test_permanent_errors_of_the_credentials_are_not_retried(
+def test_permanent_errors_of_the_users_credentials_are_not_retried(
     stocked: Callable[[Any], dict[str, Any]], error: Exception
 ) -> None:
     """Such as a revoked grant, a wrong scope, and a broken key."""
@@ -449,7 +449,7 @@ def publish(guarded: Emulator) -> Iterator[Callable[[], object]]:
         yield lambda: topics.publish(TOPIC, [{"data": b"x"}])
 
 
-def test_every_kind_of_call_sends_the_token(
+def test_every_kind_of_client_call_sends_the_token_of_the_client_to_the_server(
     guarded: Emulator, publish: Callable[[], object]
 ) -> None:
     """The kinds include streams, waiting calls, and background calls."""
@@ -477,7 +477,7 @@ def test_every_kind_of_call_sends_the_token(
         future.result(TIMEOUT)
 
 
-async def test_an_async_client_sends_the_token_argument(
+async def test_an_async_client_sends_the_token_of_its_token_argument_to_the_server(
     guarded: Emulator, publish: Callable[[], object]
 ) -> None:
     """A client that finds the token in the environment works too."""
@@ -486,7 +486,7 @@ async def test_an_async_client_sends_the_token_argument(
         assert len(await client.fetch(SUBSCRIPTION)) == 1
 
 
-def test_calls_without_the_brokers_token_are_unauthenticated(
+def test_calls_without_the_token_that_the_broker_requires_raise_unauthenticated(
     guarded: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The token from the environment is the default."""

@@ -83,7 +83,7 @@ def secure(address: str) -> Endpoint:
         ({"credentials": TOKEN}, "", GOOGLE),
     ],
 )
-def test_the_endpoint_decides_address_and_encryption(
+def test_the_endpoint_argument_determines_the_server_address_and_the_use_of_tls(
     given: dict[str, Any], environment: str, target: Endpoint
 ) -> None:
     """The rules are those in the docstring of `locate`."""
@@ -104,7 +104,7 @@ def test_the_endpoint_decides_address_and_encryption(
         ({"client_options": {"quota_project_id": "p"}}, "", "only api_endpoint .* not quota_proj"),
     ],
 )
-def test_an_invalid_endpoint_address_is_refused_with_its_source(
+def test_the_error_for_an_invalid_endpoint_names_the_argument_or_variable_it_came_from(
     given: dict[str, Any], environment: str, text: str
 ) -> None:
     """The error names the source of the address."""
@@ -112,7 +112,7 @@ def test_an_invalid_endpoint_address_is_refused_with_its_source(
         locate(**given, environ={"PUBSUB_EMULATOR_HOST": environment})
 
 
-def test_an_endpoint_given_as_a_port_number_is_refused() -> None:
+def test_a_client_refuses_an_endpoint_given_as_a_port_number() -> None:
     """The error names the argument, where a regular expression would have raised its own."""
     port: Any = 8085
     with pytest.raises(TypeError, match="endpoint is 8085; it must be a str"):
@@ -136,7 +136,7 @@ def access(environ: dict[str, str] | None = None, **given: Any) -> ServerAccess:
     return access_of(**given, environ=environ or {})
 
 
-def test_a_ca_certificate_turns_on_tls_for_every_address(certificate: str) -> None:
+def test_a_ca_certificate_argument_turns_on_tls_for_every_server_address(certificate: str) -> None:
     """TLS is used for every address, even on this machine."""
     expected = ServerAccess(secure("localhost:1"), ca=PEM)
     assert access(endpoint="localhost:1", ca=certificate) == expected
@@ -147,7 +147,7 @@ def test_a_ca_certificate_turns_on_tls_for_every_address(certificate: str) -> No
     assert both == ServerAccess(secure("localhost:1"), cert=PEM, key=PEM)
 
 
-def test_the_token_comes_from_the_argument_or_the_environment() -> None:
+def test_a_client_takes_its_token_from_the_argument_or_an_environment_variable() -> None:
     """An empty variable does not count, and the broker's own variable is never read."""
     environ = {"PULLSTREAM_TOKEN": "theirs", "PULLSTREAM_AUTH_TOKEN": "the broker's"}
     assert access(environ, endpoint="https://far:1").token == "theirs"
@@ -157,7 +157,7 @@ def test_the_token_comes_from_the_argument_or_the_environment() -> None:
     assert access(environ, endpoint="https://far:1").token is None
 
 
-def test_the_token_of_the_environment_is_not_sent_to_google(certificate: str) -> None:
+def test_a_token_from_an_environment_variable_is_not_sent_to_google(certificate: str) -> None:
     """Google gets a token only from an argument, never from the environment.
 
     Such a token is the text of `gcloud auth print-access-token`.
@@ -178,7 +178,7 @@ def test_the_token_of_the_environment_is_not_sent_to_google(certificate: str) ->
         ({"PUBSUB_EMULATOR_HOST": "far:1", "PULLSTREAM_TOKEN": "s3cret"}, {"endpoint": None}),
     ],
 )
-def test_a_token_without_tls_for_another_machine_is_refused(
+def test_a_client_refuses_a_token_without_tls_for_a_server_on_another_machine(
     environ: dict[str, str], given: dict[str, Any]
 ) -> None:
     """The error has the remedies but not the token."""
@@ -190,7 +190,9 @@ def test_a_token_without_tls_for_another_machine_is_refused(
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:1", "http://127.0.0.1:1", "[::1]:1"])
-def test_a_token_without_tls_is_allowed_on_this_machine(endpoint: str) -> None:
+def test_a_client_accepts_a_token_without_tls_for_a_server_on_the_local_machine(
+    endpoint: str,
+) -> None:
     """No other machine can read it there."""
     assert access(endpoint=endpoint, token="t") == ServerAccess(
         plain(endpoint.removeprefix("http://")), token="t"
@@ -212,7 +214,7 @@ def test_a_token_without_tls_is_allowed_on_this_machine(endpoint: str) -> None:
         ({"ca": os.devnull}, "ca is '.*', which is not a PEM file"),
     ],
 )
-def test_contradictory_connection_arguments_are_refused_without_showing_the_token(
+def test_the_error_for_contradictory_connection_arguments_does_not_show_the_token(
     given: dict[str, Any], problem: str, certificate: str
 ) -> None:
     """The error names the argument and shows no token."""
@@ -229,7 +231,7 @@ def test_the_error_for_a_missing_certificate_or_token_file_names_the_file(tmp_pa
         access(ca=tmp_path / "none.pem")
 
 
-def test_the_repr_of_connection_settings_shows_no_secrets(certificate: str) -> None:
+def test_the_repr_of_connection_settings_shows_no_token_and_no_key(certificate: str) -> None:
     """The contents of the files are not shown either."""
     shown = repr(access(endpoint="localhost:1", token="s3cret", cert=certificate, key=certificate))
     assert "s3cret" not in shown
@@ -239,7 +241,7 @@ def test_the_repr_of_connection_settings_shows_no_secrets(certificate: str) -> N
 # ---- channels ------------------------------------------------------------------------------------
 
 
-def test_only_connections_to_remote_servers_use_keepalive_pings() -> None:
+def test_only_connections_to_servers_on_other_machines_use_keepalive_pings() -> None:
     """All other settings are the same for both."""
     remote = dict(channel_options(GOOGLE))
     local = dict(channel_options(plain("localhost:1")))
@@ -262,7 +264,7 @@ def test_only_connections_to_remote_servers_use_keepalive_pings() -> None:
     }
 
 
-def test_http2_windows_limit_how_far_a_stream_reader_may_fall_behind() -> None:
+def test_the_http2_window_of_a_connection_limits_the_unread_bytes_of_a_stream() -> None:
     """A stopped reader keeps at most that much in memory, so watches have a small window."""
     target = plain("localhost:1")
     assert dict(channel_options(target))["grpc.http2.lookahead_bytes"] == WINDOW_BYTES
@@ -283,7 +285,7 @@ def test_http2_windows_limit_how_far_a_stream_reader_may_fall_behind() -> None:
         {"client_options": {"api_endpoint": "us-east1-pubsub.googleapis.com:443"}},
     ],
 )
-def test_pubsub_emulator_host_overrides_an_address_of_google(
+def test_pubsub_emulator_host_overrides_an_endpoint_of_google_with_a_warning(
     given: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A test must not reach production. One warning names both addresses."""
@@ -301,7 +303,7 @@ def test_pubsub_emulator_host_overrides_an_address_of_google(
 @pytest.mark.parametrize(
     "address", ["localhost:1", "broker.example.com:443", "googleapis.com.example.com:443"]
 )
-def test_pubsub_emulator_host_does_not_override_other_addresses(
+def test_pubsub_emulator_host_does_not_override_an_endpoint_that_is_not_googles(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Such an address is that of an emulator or a broker, which somebody chose."""
@@ -322,7 +324,7 @@ CLIENTS = (
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_client_connects_to_the_emulator_of_pubsub_emulator_host(
+def test_every_client_class_connects_to_the_emulator_named_by_pubsub_emulator_host(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Credentials for Google are not needed there, and not used."""
@@ -331,7 +333,7 @@ def test_every_client_connects_to_the_emulator_of_pubsub_emulator_host(
     assert (getattr(made, "target", None) or made.admin.target) == "localhost:3"
 
 
-def test_a_spark_sink_connects_to_the_emulator_of_pubsub_emulator_host(
+def test_a_spark_sink_connects_to_the_emulator_named_by_pubsub_emulator_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:3")

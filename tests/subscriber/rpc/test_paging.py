@@ -16,7 +16,7 @@ PAGES = {
 }
 
 
-def test_a_pager_yields_the_items_of_all_pages() -> None:
+def test_iterating_a_pager_of_a_list_call_yields_the_items_of_all_pages() -> None:
     """An empty page is not the end. Each iteration begins with the first page."""
     asked: list[str] = []
 
@@ -33,7 +33,7 @@ def test_a_pager_yields_the_items_of_all_pages() -> None:
     assert len(list(pager.pages)) == 3
 
 
-def test_a_pager_raises_for_a_refused_call_at_construction() -> None:
+def test_a_pager_raises_the_error_of_a_refused_list_call_at_construction() -> None:
     """The constructor requests the first page."""
 
     def refuse(token: str) -> pubsub.ListTopicsResponse:
@@ -43,7 +43,7 @@ def test_a_pager_raises_for_a_refused_call_at_construction() -> None:
         Pager(refuse, "topics")
 
 
-def test_an_async_pager_yields_the_items_of_all_pages() -> None:
+def test_iterating_an_async_pager_of_a_list_call_yields_the_items_of_all_pages() -> None:
     """Each iteration requests the first page again."""
     asked: list[str] = []
 

@@ -13,14 +13,14 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD, RPCS
 
 
-def test_request_keywords_become_fields_and_none_values_are_left_out() -> None:
+def test_keyword_arguments_become_request_fields_except_those_with_the_value_none() -> None:
     """A keyword with None does not count as set."""
     built = build_request(pubsub.Subscription, None, {"name": "s", "push_config": None})
     assert built.name == "s"
     assert not built.HasField("push_config")
 
 
-def test_a_request_dict_becomes_a_message_with_all_nested_fields() -> None:
+def test_a_request_given_as_a_dict_is_converted_to_protobuf_with_all_nested_fields() -> None:
     """Nested dicts, timedelta and datetime work as in protobuf's own constructor."""
     built = build_request(
         pubsub.Subscription,
@@ -41,12 +41,12 @@ def test_a_request_dict_becomes_a_message_with_all_nested_fields() -> None:
     )
 
 
-def test_a_request_message_is_used_unchanged() -> None:
+def test_a_request_given_as_a_protobuf_message_is_sent_unchanged() -> None:
     request = pubsub.GetTopicRequest(topic="t")
     assert build_request(pubsub.GetTopicRequest, request, {"topic": None}) is request
 
 
-def test_a_request_object_together_with_field_keywords_is_refused() -> None:
+def test_a_request_object_together_with_field_keyword_arguments_is_refused() -> None:
     """Either choice would be a guess."""
     with pytest.raises(
         ValueError, match=r"either request= or keywords, .* \(got request= and topic"
@@ -67,7 +67,7 @@ def test_a_request_object_together_with_field_keywords_is_refused() -> None:
         ({"message_transforms": "a"}, TypeError, r"^message_transforms must be a list, got 'a'"),
     ],
 )
-def test_the_error_for_an_invalid_request_field_names_the_field(
+def test_the_error_for_an_unknown_or_invalid_request_field_contains_the_field_name(
     fields: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     """The error also has the place in a nested dict and the valid fields."""
@@ -87,7 +87,7 @@ def subscription_update(**fields: Any) -> pubsub.UpdateSubscriptionRequest:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("600s", 600), ("1.5s", 1.5), ("-3s", -3), ("0.000001s", 1e-6)]
 )
-def test_a_duration_field_of_a_request_accepts_text(text: str, seconds: float) -> None:
+def test_a_duration_field_of_a_request_accepts_text_such_as_10s(text: str, seconds: float) -> None:
     """The official client accepts it, too, at every depth."""
     built = subscription_update(
         message_retention_duration=text, retry_policy={"minimum_backoff": text}
@@ -104,7 +104,9 @@ def test_a_duration_field_of_a_request_accepts_text(text: str, seconds: float) -
         ("2026-01-02T03:04:05.123456789Z", 123456789),
     ],
 )
-def test_a_timestamp_field_of_a_request_accepts_rfc_3339_text(text: str, nanos: int) -> None:
+def test_a_timestamp_field_of_a_request_accepts_text_in_rfc_3339_format(
+    text: str, nanos: int
+) -> None:
     """RFC 3339, as in the official client, also in the items of a list."""
     moment = build_request(pubsub.SeekRequest, None, {"subscription": "s", "time": text}).time
     assert (moment.seconds, moment.nanos) == (1767323045, nanos)
@@ -123,7 +125,9 @@ def test_a_timestamp_field_of_a_request_accepts_rfc_3339_text(text: str, nanos: 
         ("", []),
     ],
 )
-def test_a_field_mask_of_a_request_accepts_text(text: str, paths: list[str]) -> None:
+def test_a_field_mask_of_a_request_accepts_text_with_comma_separated_paths(
+    text: str, paths: list[str]
+) -> None:
     """The official client allows names without underscores only."""
     for request, fields in (({"update_mask": text}, {}), (None, {"update_mask": text})):
         built = build_request(pubsub.UpdateTopicRequest, request, fields)
@@ -143,7 +147,7 @@ def test_a_field_mask_of_a_request_accepts_text(text: str, paths: list[str]) -> 
         (pubsub.UpdateTopicRequest, "update_mask", ["labels"], "text such as 'labels,ack_dead"),
     ],
 )
-def test_invalid_text_for_a_timestamp_duration_or_field_mask_is_refused(
+def test_the_error_for_invalid_time_duration_or_field_mask_text_names_the_request_field(
     message_type: type[Message], field: str, value: Any, form: str
 ) -> None:
     """The error names the field and the allowed forms."""
@@ -151,20 +155,20 @@ def test_invalid_text_for_a_timestamp_duration_or_field_mask_is_refused(
         build_request(message_type, None, {field: value})
 
 
-def test_the_error_for_a_nested_request_dict_names_the_field() -> None:
+def test_the_error_for_an_invalid_value_in_a_nested_request_dict_has_the_field_path() -> None:
     """All other values have the same error."""
     place = r"^subscription\.retry_policy\.minimum_backoff: '10m' does not fit"
     with pytest.raises(TypeError, match=place):
         subscription_update(retry_policy={"minimum_backoff": "10m"})
 
 
-def test_a_string_is_refused_for_a_repeated_string_field() -> None:
+def test_a_single_string_is_refused_for_a_request_field_that_is_a_list_of_strings() -> None:
     """Protobuf alone would acknowledge "a", "b" and "c"."""
     with pytest.raises(TypeError, match="ack_ids must be a list, got 'abc'"):
         build_request(pubsub.AcknowledgeRequest, None, {"ack_ids": "abc"})
 
 
-def test_a_request_message_of_another_type_is_refused() -> None:
+def test_a_protobuf_request_of_the_wrong_type_is_refused() -> None:
     """The error has the expected type and the given one."""
     wrong: Any = pubsub.Topic()
     with pytest.raises(TypeError, match="request must be a GetTopicRequest or a dict, got Topic"):
@@ -180,14 +184,16 @@ def test_a_request_message_of_another_type_is_refused() -> None:
         (pubsub.ListTopicsRequest(project="projects/p"), "project=projects/p"),
     ],
 )
-def test_the_routing_header_of_a_call_has_its_resource_name(request_: Message, header: str) -> None:
+def test_the_routing_header_of_a_call_contains_the_percent_encoded_resource_name(
+    request_: Message, header: str
+) -> None:
     """The header is percent-encoded except for slashes."""
     assert routing_header(request_) == ("x-goog-request-params", header)
 
 
 # Only Google's have front ends that route.
 @pytest.mark.parametrize("method", [r.method for r in RPCS if r.service.startswith("google.")])
-def test_every_request_type_has_its_resource_name_in_field_one(method: str) -> None:
+def test_every_protobuf_request_type_has_the_resource_name_in_field_number_one(method: str) -> None:
     """The routing header depends on this property of the wire."""
     field = BY_METHOD[method].request.DESCRIPTOR.fields_by_number[1]
     assert field.name in {
@@ -208,7 +214,7 @@ def test_every_request_type_has_its_resource_name_in_field_one(method: str) -> N
         ),
     ],
 )
-def test_the_error_for_a_request_text_that_utf_8_cannot_encode_names_the_field(
+def test_the_error_for_request_text_that_utf_8_cannot_encode_contains_the_field_name(
     fields: dict[str, Any], text: str
 ) -> None:
     """The type of protobuf's error, UnicodeEncodeError, cannot be made from a text."""
@@ -246,7 +252,7 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
     ids=["keyword", "dict", "inner dict", "list"],
 )
-def test_a_datetime_without_time_zone_in_a_request_is_local_time(build: Any) -> None:
+def test_a_request_datetime_without_a_time_zone_is_interpreted_as_local_time(build: Any) -> None:
     """As in the official client, in summer and in winter. Another reading loses the backlog."""
     summer, winter = datetime(2026, 7, 1, 12), datetime(2026, 11, 26, 12)
     assert build(summer).ToDatetime() == datetime(2026, 7, 1, 10)

@@ -46,7 +46,7 @@ def rpcs_to(server: ScriptedServer, clock: ManualClock) -> Iterator[Rpcs]:
         yield Rpcs(channel, clock)
 
 
-def test_a_unary_call_returns_the_response_and_sends_the_routing_header() -> None:
+def test_a_unary_call_returns_the_servers_response_and_sends_the_routing_header() -> None:
     """The call sends the caller's metadata and the default timeout too."""
     server = ScriptedServer(Failing())
     with rpcs_to(server, ManualClock()) as rpcs:
@@ -58,13 +58,13 @@ def test_a_unary_call_returns_the_response_and_sends_the_routing_header() -> Non
     assert call.time_remaining == pytest.approx(60, abs=5)
 
 
-def test_the_stub_of_an_rpc_is_created_once() -> None:
+def test_repeated_calls_of_an_rpc_use_one_grpc_stub() -> None:
     with grpc.insecure_channel("localhost:1") as channel:
         rpcs = Rpcs(channel)
         assert rpcs.stub("Pull") is rpcs.stub("Pull")
 
 
-def test_a_grpc_error_status_becomes_a_pullstream_error_that_is_also_googles() -> None:
+def test_pullstreams_error_for_a_grpc_error_status_is_a_subclass_of_googles_error() -> None:
     """The error of gRPC says nothing more, and is not shown."""
     server = ScriptedServer(Failing(errors.NotFound("no such topic")))
     with (
@@ -89,7 +89,7 @@ def test_a_read_rpc_is_retried_until_it_succeeds() -> None:
     )
 
 
-def test_a_read_rpc_that_keeps_failing_ends_within_its_timeout() -> None:
+def test_a_read_rpc_that_keeps_failing_raises_the_last_error_within_its_timeout() -> None:
     """The error is the one of the last try, and later tries have less time."""
     clock = ImpatientClock()
     server = ScriptedServer(always_unavailable)
@@ -112,7 +112,7 @@ def test_a_read_rpc_with_a_permanent_error_is_not_retried(failure: errors.RpcErr
     assert len(server.calls) == 1
 
 
-def test_a_write_rpc_is_not_retried() -> None:
+def test_a_write_rpc_that_fails_is_not_retried() -> None:
     """The server may have carried it out although the reply is an error."""
     server = ScriptedServer(always_unavailable)
     with rpcs_to(server, ImpatientClock()) as rpcs, pytest.raises(errors.Unavailable):
@@ -120,14 +120,14 @@ def test_a_write_rpc_is_not_retried() -> None:
     assert len(server.calls) == 1
 
 
-def test_a_read_rpc_with_retry_none_is_sent_once() -> None:
+def test_a_failing_read_rpc_with_retry_none_is_sent_only_once() -> None:
     server = ScriptedServer(always_unavailable)
     with rpcs_to(server, ImpatientClock()) as rpcs, pytest.raises(errors.Unavailable):
         rpcs.call("GetTopic", GET, retry=None)
     assert len(server.calls) == 1
 
 
-def test_a_google_retry_object_is_applied_to_reads_and_writes() -> None:
+def test_a_retry_object_of_google_api_core_applies_to_read_and_write_rpcs() -> None:
     """The predicate accepts pullstream's errors because they are subclasses of Google's."""
     server = ScriptedServer(Failing(errors.Unavailable("down"), errors.Unavailable("down")))
     retry = Retry(initial=0.001, maximum=0.001)
@@ -136,7 +136,7 @@ def test_a_google_retry_object_is_applied_to_reads_and_writes() -> None:
     assert len(server.calls) == 3
 
 
-def test_an_rpc_timeout_ends_the_call_with_deadline_exceeded() -> None:
+def test_a_call_without_an_answer_within_its_timeout_raises_deadline_exceeded() -> None:
     """The server may take any time."""
     released = threading.Event()
 
@@ -151,7 +151,7 @@ def test_an_rpc_timeout_ends_the_call_with_deadline_exceeded() -> None:
             released.set()
 
 
-def test_an_rpc_with_timeout_none_has_no_deadline() -> None:
+def test_a_call_with_timeout_none_waits_for_the_answer_without_a_limit() -> None:
     """`timeout=None` waits for as long as the server takes."""
     server = ScriptedServer()
     with rpcs_to(server, ManualClock()) as rpcs:
@@ -160,7 +160,9 @@ def test_an_rpc_with_timeout_none_has_no_deadline() -> None:
     assert (server.calls[0].time_remaining or 1e9) > 1e6
 
 
-def test_a_channel_from_before_a_fork_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_in_a_forked_child_on_a_channel_of_the_parent_raises_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The channel's threads stayed in the parent, so a call would wait for ever.
 
     The error names the remedy.
@@ -174,7 +176,7 @@ def test_a_channel_from_before_a_fork_is_not_used(monkeypatch: pytest.MonkeyPatc
             rpcs.stub("Pull")
 
 
-def test_an_rpc_error_after_a_lost_reply_says_that_it_may_have_succeeded() -> None:
+def test_the_error_after_a_lost_reply_says_that_the_call_may_have_succeeded() -> None:
     """The topic is gone because the first attempt deleted it."""
     server = ScriptedServer(Failing(errors.Unavailable("Socket closed"), errors.NotFound("none")))
     retry = Retry(initial=0.001, maximum=0.001)
@@ -187,7 +189,7 @@ def test_an_rpc_error_after_a_lost_reply_says_that_it_may_have_succeeded() -> No
     assert raised.value.may_have_succeeded
 
 
-def test_the_error_of_a_retried_seek_says_that_it_may_have_succeeded() -> None:
+def test_the_error_of_a_retried_seek_says_that_the_seek_may_have_succeeded() -> None:
     """google-api-core's own error of a retry that gave up has the text, too."""
     server = ScriptedServer(always_unavailable)
     request = pubsub.SeekRequest(subscription="projects/p/subscriptions/s")
@@ -207,7 +209,7 @@ def test_the_error_of_a_retried_seek_says_that_it_may_have_succeeded() -> None:
         ("GetTopic", [errors.Unavailable("down"), errors.NotFound("none")]),
     ],
 )
-def test_an_error_of_refused_attempts_or_of_a_read_is_not_marked_as_possible_success(
+def test_errors_of_reads_and_of_refused_calls_do_not_say_that_the_call_may_have_succeeded(
     method: str, failures: list[errors.RpcError]
 ) -> None:
     """The server has refused every attempt, or a success would have changed nothing."""
@@ -220,7 +222,7 @@ def test_an_error_of_refused_attempts_or_of_a_read_is_not_marked_as_possible_suc
     assert raised.value.message == "none"
 
 
-def test_the_error_of_an_unsent_call_is_not_marked_as_possible_success() -> None:
+def test_the_error_of_an_unsent_call_does_not_say_that_the_call_may_have_succeeded() -> None:
     """There was no connection."""
     with (
         grpc.insecure_channel("127.0.0.1:1") as channel,
@@ -230,7 +232,7 @@ def test_the_error_of_an_unsent_call_is_not_marked_as_possible_success() -> None
     assert not raised.value.may_have_succeeded
 
 
-def test_a_feed_append_error_after_a_lost_reply_says_that_it_may_have_succeeded() -> None:
+def test_a_feed_append_error_after_a_lost_reply_says_that_the_append_may_have_succeeded() -> None:
     """An append is repeated by default, because it has an idempotency key."""
     server = ScriptedServer(Failing(errors.Unavailable("Socket closed"), errors.NotFound("none")))
     request = feeds.AppendRequest(topic="projects/p/topics/t", idempotency_key="k")

@@ -40,7 +40,7 @@ def handle(message: Message) -> None:
     message.ack()
 
 
-def test_prometheus_counts_messages_callbacks_and_requests_end_to_end(
+def test_prometheus_metrics_count_the_messages_callbacks_and_requests_of_a_subscription(
     here: Stage, page: Page
 ) -> None:
     """Messages, callbacks and requests are counted. Afterwards nothing is open."""
@@ -62,7 +62,9 @@ def test_prometheus_counts_messages_callbacks_and_requests_end_to_end(
     assert future.running()
 
 
-def test_prometheus_counters_continue_with_the_next_subscription(here: Stage, page: Page) -> None:
+def test_a_later_subscription_continues_the_prometheus_counters_of_an_ended_one(
+    here: Stage, page: Page
+) -> None:
     """The second subscription adds to the counters of the first one, whose gauges are gone."""
     for expected in (2, 4):
         future = here.client.subscribe(SUBSCRIPTION, handle, hooks=page.hooks)
@@ -75,7 +77,9 @@ def test_prometheus_counters_continue_with_the_next_subscription(here: Stage, pa
         assert page.value("pullstream_acked_total", SUBSCRIPTION) == expected
 
 
-def test_a_message_is_nacked_if_its_observed_callback_raises(here: Stage, page: Page) -> None:
+def test_a_message_is_nacked_if_its_callback_raises_while_telemetry_observes_the_callback(
+    here: Stage, page: Page
+) -> None:
     """The adapter counts the exception and raises it, so the message is redelivered."""
 
     def fail(_: Message) -> None:
@@ -98,7 +102,7 @@ def told_of_acks(recorder: Recorder) -> list[int]:
     return [attributes(span)["messaging.batch.message_count"] for span in acks]
 
 
-def test_opentelemetry_traces_callbacks_and_requests_end_to_end(
+def test_opentelemetry_creates_a_span_for_each_callback_and_request_of_a_subscription(
     here: Stage, recorder: Recorder
 ) -> None:
     """Each callback has a span with a link to the publisher's span, and each call has a span."""
@@ -130,7 +134,7 @@ def test_opentelemetry_traces_callbacks_and_requests_end_to_end(
     assert recorder.values("pullstream.acked", "gcp.project_id") == {"p": 2}
 
 
-def test_prometheus_and_opentelemetry_observe_an_async_callback(
+def test_prometheus_and_opentelemetry_record_an_async_callback_until_its_coroutine_ends(
     here: Stage, page: Page, recorder: Recorder
 ) -> None:
     """The span covers the coroutine to its end. An exception is still a nack."""
@@ -153,7 +157,7 @@ def test_prometheus_and_opentelemetry_observe_an_async_callback(
     assert [attributes(span).get("error.type") for span in spans] == ["ValueError", None]
 
 
-def test_telemetry_observes_a_batch_as_one_callback(
+def test_telemetry_records_the_callback_of_a_batch_of_messages_as_one_callback(
     here: Stage, page: Page, recorder: Recorder
 ) -> None:
     """A batch is one callback and one span, with the number of its messages."""

@@ -17,7 +17,9 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("package", ["prometheus_client", "opentelemetry"])
-def test_importing_pullstream_imports_no_telemetry_package(package: str) -> None:
+def test_importing_pullstream_imports_neither_prometheus_client_nor_opentelemetry(
+    package: str,
+) -> None:
     """The package of the adapters, which has only names, imports neither as well."""
     program = f"import sys, pullstream, pullstream.telemetry; assert {package!r} not in sys.modules"
     result = run(program)
@@ -28,7 +30,7 @@ def test_importing_pullstream_imports_no_telemetry_package(package: str) -> None
     ("package", "module"),
     [("prometheus_client", "prometheus"), ("opentelemetry", "opentelemetry")],
 )
-def test_the_error_for_a_missing_telemetry_extra_has_the_install_command(
+def test_the_error_for_a_missing_telemetry_package_contains_the_install_command(
     package: str, module: str
 ) -> None:
     """The last line of the traceback is the command. None in sys.modules means missing."""

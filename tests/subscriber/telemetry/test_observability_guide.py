@@ -43,7 +43,9 @@ def table_under(heading: str) -> list[str]:
     return [row.split("|")[1].strip() for row in rows[1].splitlines()]
 
 
-def test_the_program_of_the_observability_guide_runs(pubsub_emulator: Emulator) -> None:
+def test_the_example_program_of_the_observability_guide_runs_without_an_error(
+    pubsub_emulator: Emulator,
+) -> None:
     """All blocks run in one process, and each subscription has two messages to handle."""
     with TopicAdminClient() as topics, SubscriberClient() as client:
         topics.create_topic(name=TOPIC)
@@ -70,7 +72,7 @@ def test_the_program_of_the_observability_guide_runs(pubsub_emulator: Emulator) 
     assert "SubscriptionState.CLOSED\n" in result.stdout
 
 
-def test_every_prometheus_metric_is_in_the_table_of_the_observability_guide() -> None:
+def test_the_table_of_the_observability_guide_lists_exactly_the_prometheus_metrics() -> None:
     """The table has these metrics and no others."""
     listed = {
         name.removesuffix("_total")
@@ -80,7 +82,7 @@ def test_every_prometheus_metric_is_in_the_table_of_the_observability_guide() ->
     assert listed == Page().types().keys()
 
 
-def test_every_metric_in_an_alert_of_the_guide_exists() -> None:
+def test_every_metric_in_an_alert_rule_of_the_observability_guide_is_exported() -> None:
     """Counters have the full name with `_total`."""
     types = Page().types()
     exported = {f"{name}_total" if kind == "counter" else name for name, kind in types.items()}
@@ -90,19 +92,19 @@ def test_every_metric_in_an_alert_of_the_guide_exists() -> None:
     assert used - exported == set()
 
 
-def test_every_hook_is_in_the_table_of_the_observability_guide() -> None:
+def test_the_table_of_the_observability_guide_lists_every_telemetry_hook() -> None:
     """The name is that of its method."""
     listed = {cell.strip("`").partition("(")[0] for cell in table_under("## Hooks")}
     assert listed == {name for name in vars(Hooks) if not name.startswith("_")}
 
 
-def test_every_subscription_state_is_in_the_table_of_the_observability_guide() -> None:
+def test_the_table_of_the_observability_guide_lists_every_subscription_state() -> None:
     """The names are those in the code."""
     listed = [cell.strip("`") for cell in table_under("## State and statistics")]
     assert listed == [state.name for state in SubscriptionState]
 
 
-def test_every_logger_is_in_the_table_of_the_observability_guide() -> None:
+def test_the_table_of_the_observability_guide_lists_every_logger_of_the_subscriber() -> None:
     """The table has each logger of the subscriber, but not the broker's own."""
     sources = (ROOT / "subscriber").rglob("*.py")
     found = {

@@ -51,7 +51,7 @@ def end_fails(_: Any) -> End:
     return fail
 
 
-def test_an_observed_callback_returns_the_result_of_the_callback() -> None:
+def test_a_callback_observed_by_telemetry_returns_the_result_of_the_users_callback() -> None:
     """`begin` gets the same message, the end has no error, and the result is the callback's."""
     seen, one, result = Seen(), message(), object()
     assert observed(lambda _: result, seen.begin)(one) is result
@@ -59,7 +59,9 @@ def test_an_observed_callback_returns_the_result_of_the_callback() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt()])
-def test_an_observed_callback_raises_the_exception_of_the_callback(error: BaseException) -> None:
+def test_a_callback_observed_by_telemetry_raises_the_exception_of_the_users_callback(
+    error: BaseException,
+) -> None:
     """The caller gets the same exception object, of any kind."""
     seen = Seen()
 
@@ -77,7 +79,9 @@ def test_an_observed_callback_raises_the_exception_of_the_callback(error: BaseEx
     [handle, functools.partial(handle), Handler()],
     ids=["function", "partial", "object"],
 )
-def test_an_observed_coroutine_callback_stays_a_coroutine_function(callback: Any) -> None:
+def test_a_coroutine_callback_observed_by_telemetry_remains_a_coroutine_function(
+    callback: Any,
+) -> None:
     """The observation ends with the coroutine, not with its creation."""
     seen = Seen()
     wrapped = observed(callback, seen.begin)
@@ -88,7 +92,7 @@ def test_an_observed_coroutine_callback_stays_a_coroutine_function(callback: Any
     assert seen.ended == [None]
 
 
-def test_an_observed_coroutine_callback_raises_the_exception_of_the_callback() -> None:
+def test_a_coroutine_callback_observed_by_telemetry_raises_the_exception_of_the_coroutine() -> None:
     seen, error = Seen(), ValueError("no")
 
     async def fail(_: Message) -> None:
@@ -101,7 +105,7 @@ def test_an_observed_coroutine_callback_raises_the_exception_of_the_callback() -
     assert seen.ended == [error]
 
 
-def test_an_observed_batch_callback_gets_the_same_list() -> None:
+def test_a_batch_callback_observed_by_telemetry_gets_the_unchanged_list_of_messages() -> None:
     """The callback gets the same list object."""
     seen, batch = Seen(), [message("1"), message("2")]
     taken: list[Any] = []
@@ -111,7 +115,7 @@ def test_an_observed_batch_callback_gets_the_same_list() -> None:
 
 
 @pytest.mark.parametrize("begin", [begin_fails, end_fails])
-def test_an_error_of_telemetry_is_logged_and_does_not_disturb_the_callback(
+def test_an_error_in_a_telemetry_hook_is_logged_and_does_not_affect_the_users_callback(
     begin: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The callback runs once, and its results and errors stay the same."""
@@ -138,7 +142,7 @@ def test_an_error_of_telemetry_is_logged_and_does_not_disturb_the_callback(
     assert len(caplog.records) == 1
 
 
-def test_an_observed_callback_keeps_the_name_of_the_users_function() -> None:
+def test_a_callback_observed_by_telemetry_keeps_the_name_of_the_users_function() -> None:
     """Logs and debuggers then show the user's function."""
 
     def handle_order(_: Message) -> None: ...

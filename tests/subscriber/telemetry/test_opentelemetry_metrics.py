@@ -31,7 +31,7 @@ COUNTERS = {
 GAUGES = {"leased", "leased_bytes", "held", "waiting", "running", "unanswered", "load"}
 
 
-def test_opentelemetry_names_are_those_of_the_semantic_conventions() -> None:
+def test_opentelemetry_attribute_and_metric_names_follow_the_semantic_conventions() -> None:
     """Each name beginning with messaging. or error. is in the installed package."""
     ours = {
         value
@@ -52,7 +52,9 @@ def test_opentelemetry_names_are_those_of_the_semantic_conventions() -> None:
     assert {conventions.PROCESS, conventions.SETTLE} <= operations
 
 
-def test_opentelemetry_times_a_callback_and_counts_its_message(recorder: Recorder) -> None:
+def test_opentelemetry_metrics_record_the_duration_of_a_callback_and_count_its_message(
+    recorder: Recorder,
+) -> None:
     """The duration is in seconds, and names and units are those of the conventions."""
     with freeze_time("2030-01-01") as time:
         recorder.hooks.wrap(SUBSCRIPTION, lambda _: time.tick(0.25))(message())
@@ -67,7 +69,7 @@ def test_opentelemetry_times_a_callback_and_counts_its_message(recorder: Recorde
     assert metrics["messaging.client.consumed.messages"].unit == "{message}"
 
 
-def test_opentelemetry_counts_a_callback_that_raised_with_its_error_type(
+def test_opentelemetry_metrics_of_a_callback_that_raised_have_the_error_type(
     recorder: Recorder,
 ) -> None:
     """The count has the type of the error."""
@@ -84,7 +86,9 @@ def test_opentelemetry_counts_a_callback_that_raised_with_its_error_type(
     assert {point.attributes.get("error.type"): point.count for point in points} == expected
 
 
-def test_opentelemetry_counts_all_messages_of_a_batch_and_one_callback(recorder: Recorder) -> None:
+def test_opentelemetry_metrics_count_every_message_of_a_batch_and_one_callback_duration(
+    recorder: Recorder,
+) -> None:
     """Two messages have one duration, even if the callback empties its list."""
     batch = [message("1"), message("2")]
     recorder.hooks.wrap(SUBSCRIPTION, lambda _: batch.clear())(batch)
@@ -93,7 +97,9 @@ def test_opentelemetry_counts_all_messages_of_a_batch_and_one_callback(recorder:
     assert (consumed.value, timed.count) == (2, 1)
 
 
-def test_opentelemetry_times_calls_by_operation_and_error(recorder: Recorder) -> None:
+def test_opentelemetry_metrics_record_request_durations_by_operation_and_error_type(
+    recorder: Recorder,
+) -> None:
     """The attributes are those of their spans."""
     recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.25, None)
     recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.5, Unavailable("later"))
@@ -111,7 +117,7 @@ def test_opentelemetry_times_calls_by_operation_and_error(recorder: Recorder) ->
 
 
 @pytest.mark.parametrize("name", sorted(COUNTERS | GAUGES))
-def test_opentelemetry_exports_each_field_of_the_statistics_as_a_metric(
+def test_opentelemetry_exports_each_field_of_the_subscription_statistics_as_a_metric(
     recorder: Recorder, name: str
 ) -> None:
     """Counters are monotonic sums, levels are gauges, and each has its own value."""
@@ -124,7 +130,7 @@ def test_opentelemetry_exports_each_field_of_the_statistics_as_a_metric(
     assert {recorder.points(f"pullstream.{other}")[0].value for other in others} == {0}
 
 
-def test_opentelemetry_exports_state_and_latency_with_one_value_per_attribute(
+def test_opentelemetry_exports_one_value_per_subscription_state_and_per_latency_quantile(
     recorder: Recorder,
 ) -> None:
     """The current state is 1, and each quantile is in seconds."""
@@ -140,7 +146,7 @@ def test_opentelemetry_exports_state_and_latency_with_one_value_per_attribute(
     assert recorder.values("pullstream.latency", "quantile") == quantiles
 
 
-def test_opentelemetry_keeps_counters_and_removes_gauges_of_an_ended_subscription(
+def test_opentelemetry_exports_counters_but_no_gauges_of_an_ended_subscription(
     recorder: Recorder,
 ) -> None:
     """Another subscription with the name continues the counters."""
@@ -156,7 +162,7 @@ def test_opentelemetry_keeps_counters_and_removes_gauges_of_an_ended_subscriptio
     assert recorder.values("pullstream.leased", PROJECT) == {"p": 4}
 
 
-def test_opentelemetry_separates_subscriptions_with_the_same_id_in_two_projects(
+def test_opentelemetry_metrics_distinguish_subscriptions_with_one_id_in_two_projects(
     recorder: Recorder,
 ) -> None:
     """The project distinguishes them, for which the conventions have no name."""
@@ -165,7 +171,7 @@ def test_opentelemetry_separates_subscriptions_with_the_same_id_in_two_projects(
     assert recorder.values("pullstream.acked", PROJECT) == {"p": 1, "q": 2}
 
 
-def test_opentelemetry_hooks_without_an_sdk_report_nothing_and_do_not_fail() -> None:
+def test_opentelemetry_hooks_without_an_opentelemetry_sdk_raise_no_error() -> None:
     """A library may use the hooks before the application has set up OpenTelemetry."""
     hooks = OpenTelemetryHooks()
     hooks.subscribed(SUBSCRIPTION, Source())

@@ -29,7 +29,9 @@ def run(recorder: Recorder, argument: Any, callback: Any = lambda _: None) -> An
 # ---- callbacks ---------------------------------------------------------------------------------
 
 
-def test_a_callback_has_a_span_by_the_semantic_conventions(recorder: Recorder) -> None:
+def test_the_span_of_a_callback_has_name_kind_and_attributes_of_the_semantic_conventions(
+    recorder: Recorder,
+) -> None:
     """The span has the standard name, kind and attributes. Missing fields have no attribute."""
     run(recorder, message("7", data=b"12345"))
     span = recorder.span()
@@ -48,7 +50,7 @@ def test_a_callback_has_a_span_by_the_semantic_conventions(recorder: Recorder) -
     assert span.parent is None
 
 
-def test_the_span_of_an_unusual_subscription_name_has_the_name_unchanged(
+def test_the_callback_span_of_an_invalid_subscription_name_contains_the_name_unchanged(
     recorder: Recorder,
 ) -> None:
     """The server refuses such a name. The span has no project."""
@@ -80,7 +82,9 @@ def test_the_callback_span_is_the_current_span_while_the_callback_runs(recorder:
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
-def test_the_callback_span_is_not_a_child_of_a_span_open_on_its_thread(recorder: Recorder) -> None:
+def test_the_callback_span_is_not_a_child_of_another_span_that_is_open_on_the_thread(
+    recorder: Recorder,
+) -> None:
     """The callback's span is a root, and afterwards the previous span is current again."""
     with recorder.tracers.get_tracer("user").start_as_current_span("left open") as left_open:
         run(recorder, message())
@@ -89,7 +93,7 @@ def test_the_callback_span_is_not_a_child_of_a_span_open_on_its_thread(recorder:
     assert (process.name, process.parent) == ("process orders", None)
 
 
-def test_the_span_of_an_async_callback_covers_its_awaits(recorder: Recorder) -> None:
+def test_the_span_of_an_async_callback_ends_when_its_coroutine_ends(recorder: Recorder) -> None:
     """Two callbacks that alternate on one loop each keep their own span."""
     tracer = recorder.tracers.get_tracer("user")
     traced: list[str] = []
@@ -132,7 +136,7 @@ def test_the_callback_span_records_the_error_of_the_callback(recorder: Recorder)
     assert "no such order" in attributes(event)["exception.stacktrace"]
 
 
-def test_a_callback_error_without_readable_text_still_ends_the_span(
+def test_a_callback_span_ends_even_if_the_text_of_the_callbacks_error_is_unreadable(
     recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error's text raises. The callback's error is still raised, and the problem is logged."""
@@ -162,7 +166,7 @@ def test_the_span_names_the_type_of_a_non_builtin_error_with_its_module(recorder
 
 
 @pytest.mark.parametrize("verdict", ["ack", "nack"])
-def test_a_disposition_in_the_callback_is_an_event_of_its_span(
+def test_an_ack_or_nack_in_a_callback_is_recorded_as_an_event_of_the_callback_span(
     recorder: Recorder, verdict: str
 ) -> None:
     """The event has the number of messages."""
@@ -186,7 +190,9 @@ def test_the_callback_span_links_to_the_publishers_span(recorder: Recorder, name
     assert recorder.span().parent is None
 
 
-def test_the_span_link_prefers_the_official_clients_trace_attribute(recorder: Recorder) -> None:
+def test_the_span_link_of_a_message_prefers_the_trace_attribute_of_the_official_client(
+    recorder: Recorder,
+) -> None:
     """The sender may have set the plain attribute before it called the client."""
     run(recorder, message(traceparent=OTHER_PARENT, googclient_traceparent=PARENT))
     (link,) = recorder.span().links
@@ -204,20 +210,26 @@ def test_the_span_link_has_the_trace_state_of_the_message(recorder: Recorder) ->
 
 
 @pytest.mark.parametrize("value", ["", "nonsense", f"00-{0:032x}-{0:016x}-01"])
-def test_an_unreadable_trace_context_gives_the_span_no_link(recorder: Recorder, value: str) -> None:
+def test_a_callback_span_has_no_link_if_the_trace_context_of_the_message_is_invalid(
+    recorder: Recorder, value: str
+) -> None:
     """The span exists without a link."""
     run(recorder, message(googclient_traceparent=value))
     assert recorder.span().links == ()
 
 
-def test_reading_the_trace_context_adds_no_attribute_to_the_message(recorder: Recorder) -> None:
+def test_reading_the_trace_context_of_a_message_adds_no_attribute_to_the_message(
+    recorder: Recorder,
+) -> None:
     """Reading a missing attribute with [] would add an empty one."""
     one = message(currency="EUR")
     run(recorder, one)
     assert dict(one.attributes) == {"currency": "EUR"}
 
 
-def test_a_batch_is_one_span_with_a_link_for_each_message(recorder: Recorder) -> None:
+def test_the_callback_of_a_batch_has_one_span_with_a_link_for_each_message(
+    recorder: Recorder,
+) -> None:
     """A link has the id of its message.
 
     Messages without a context have none. Events count dispositions.
@@ -255,7 +267,7 @@ def test_a_batch_is_one_span_with_a_link_for_each_message(recorder: Recorder) ->
     ("kind", "operation", "operation_type"),
     [("acknowledge", "ack", "settle"), ("modify_ack_deadline", "modack", None)],
 )
-def test_a_request_has_a_span_by_the_semantic_conventions(
+def test_the_span_of_a_request_has_name_kind_and_attributes_of_the_semantic_conventions(
     recorder: Recorder, kind: Any, operation: str, operation_type: str | None
 ) -> None:
     """The span ends now, and its length is the duration of the call."""
@@ -279,7 +291,9 @@ def test_a_request_has_a_span_by_the_semantic_conventions(
     assert span.end_time - span.start_time == 500_000_000
 
 
-def test_the_span_of_a_failed_request_has_its_status_code(recorder: Recorder) -> None:
+def test_the_span_of_a_failed_request_contains_the_status_code_of_the_request(
+    recorder: Recorder,
+) -> None:
     """The code is error.type, and the server's text is the description."""
     recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 1, 0.1, Unavailable("try later"))
     span = recorder.span()
@@ -288,7 +302,7 @@ def test_the_span_of_a_failed_request_has_its_status_code(recorder: Recorder) ->
     assert span.status.description == "try later"
 
 
-def test_the_span_of_a_request_is_not_a_child_of_a_span_open_on_its_thread(
+def test_the_span_of_a_request_is_not_a_child_of_another_span_open_on_the_thread(
     recorder: Recorder,
 ) -> None:
     """A span was left open on the thread."""

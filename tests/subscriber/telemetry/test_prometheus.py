@@ -53,7 +53,9 @@ def page() -> Page:
     return Page()
 
 
-def test_prometheus_metrics_have_types_and_help_before_the_first_subscription(page: Page) -> None:
+def test_prometheus_exports_type_and_help_of_all_metrics_before_the_first_subscription(
+    page: Page,
+) -> None:
     """The names and their help are there from the first scrape on."""
     types = page.types()
     assert {name for name, kind in types.items() if kind == "counter"} == {
@@ -67,7 +69,7 @@ def test_prometheus_metrics_have_types_and_help_before_the_first_subscription(pa
 
 
 @pytest.mark.parametrize("name", sorted(COUNTERS))
-def test_prometheus_exports_each_count_of_the_statistics_as_a_counter(
+def test_prometheus_exports_each_count_of_the_subscription_statistics_as_a_counter(
     page: Page, name: str
 ) -> None:
     """Each counter of Statistics has a metric with its name."""
@@ -78,13 +80,17 @@ def test_prometheus_exports_each_count_of_the_statistics_as_a_counter(
 
 
 @pytest.mark.parametrize("name", sorted(GAUGES))
-def test_prometheus_exports_each_level_of_the_statistics_as_a_gauge(page: Page, name: str) -> None:
+def test_prometheus_exports_each_level_of_the_subscription_statistics_as_a_gauge(
+    page: Page, name: str
+) -> None:
     """Each level of Statistics has a metric with its name."""
     page.hooks.subscribed(SUBSCRIPTION, Source(**{name: 0.5}))
     assert page.value(f"pullstream_{name}") == 0.5
 
 
-def test_prometheus_exports_the_current_state_as_1_and_the_others_as_0(page: Page) -> None:
+def test_prometheus_exports_the_current_subscription_state_as_1_and_all_other_states_as_0(
+    page: Page,
+) -> None:
     """An alert on a state does not need to know numbers of states."""
     page.hooks.subscribed(SUBSCRIPTION, Source())
     states = ("connecting", "streaming", "reconnecting", "closing", "closed")
@@ -92,14 +98,16 @@ def test_prometheus_exports_the_current_state_as_1_and_the_others_as_0(page: Pag
     assert values == [0, 1, 0, 0, 0]
 
 
-def test_prometheus_exports_three_latency_quantiles(page: Page) -> None:
+def test_prometheus_exports_three_latency_quantiles_of_a_subscription_in_seconds(
+    page: Page,
+) -> None:
     """The quantiles are in seconds, as in the statistics."""
     page.hooks.subscribed(SUBSCRIPTION, Source(latency=Latency(0.1, 0.2, 0.3)))
     values = [page.value("pullstream_latency_seconds", quantile=q) for q in ("0.5", "0.9", "0.99")]
     assert values == [0.1, 0.2, 0.3]
 
 
-def test_prometheus_keeps_counters_and_removes_gauges_of_an_ended_subscription(page: Page) -> None:
+def test_prometheus_exports_counters_but_no_gauges_of_an_ended_subscription(page: Page) -> None:
     """Another subscription with the name continues the counters."""
     first, second = Source(acked=5, leased=1), Source(acked=2, leased=4)
     page.hooks.subscribed(SUBSCRIPTION, first)
@@ -114,7 +122,9 @@ def test_prometheus_keeps_counters_and_removes_gauges_of_an_ended_subscription(p
     assert page.value("pullstream_leased") == 4
 
 
-def test_one_prometheus_hooks_instance_serves_many_subscriptions(page: Page) -> None:
+def test_one_prometheus_hooks_instance_exports_the_metrics_of_many_subscriptions(
+    page: Page,
+) -> None:
     """The full names distinguish the subscriptions."""
     page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
     page.hooks.subscribed(OTHER, Source(acked=2))
@@ -122,7 +132,7 @@ def test_one_prometheus_hooks_instance_serves_many_subscriptions(page: Page) -> 
     assert page.value("pullstream_acked_total", OTHER) == 2
 
 
-def test_prometheus_times_callbacks_also_when_they_raise(page: Page) -> None:
+def test_prometheus_records_the_duration_of_callbacks_that_return_or_raise(page: Page) -> None:
     """The time ends with the callback: a quarter of a second and then a whole one."""
     with freeze_time("2030-01-01") as time:
 
@@ -141,7 +151,7 @@ def test_prometheus_times_callbacks_also_when_they_raise(page: Page) -> None:
     assert page.value("pullstream_callback_seconds_bucket", le="1.0") == 2
 
 
-def test_prometheus_times_a_coroutine_callback_to_its_end(page: Page) -> None:
+def test_prometheus_records_the_duration_of_a_coroutine_callback_up_to_its_end(page: Page) -> None:
     """Creating the coroutine takes no time."""
     with freeze_time("2030-01-01") as time:
 
@@ -152,13 +162,15 @@ def test_prometheus_times_a_coroutine_callback_to_its_end(page: Page) -> None:
     assert page.value("pullstream_callback_seconds_sum") == 2
 
 
-def test_prometheus_counts_a_batch_as_one_callback(page: Page) -> None:
+def test_prometheus_counts_the_callback_of_a_batch_of_messages_as_one_callback(page: Page) -> None:
     """The number of messages does not matter."""
     page.hooks.wrap(SUBSCRIPTION, lambda _: None)([message("1"), message("2")])
     assert page.value("pullstream_callback_seconds_count") == 1
 
 
-def test_prometheus_times_requests_by_kind_and_status_code(page: Page) -> None:
+def test_prometheus_records_request_durations_by_kind_of_request_and_status_code(
+    page: Page,
+) -> None:
     """A failure has the name of its gRPC status code, and success is OK."""
     page.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.25, None)
     page.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.5, None)
@@ -177,7 +189,7 @@ def test_the_configured_prefix_begins_every_prometheus_metric_name() -> None:
     assert page.value("shop_pubsub_acked_total") == 1
 
 
-def test_a_second_prometheus_hooks_instance_in_a_registry_is_refused(page: Page) -> None:
+def test_a_second_prometheus_hooks_instance_for_the_same_registry_is_refused(page: Page) -> None:
     """The first instance continues unchanged."""
     page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
     with pytest.raises(ValueError, match="Duplicated timeseries"):
@@ -200,7 +212,7 @@ def test_a_prometheus_scrape_can_be_limited_to_some_metric_names(page: Page) -> 
 ORDERS = "projects/p/topics/orders"
 
 
-def test_prometheus_exports_the_metrics_of_a_publisher() -> None:
+def test_prometheus_exports_messages_attempts_and_load_of_publisher_clients() -> None:
     """Messages by topic, attempts by code, and the load of all clients."""
     page = Page()
     hooks = PrometheusPublisherHooks(page.registry)

@@ -44,7 +44,7 @@ def attributes_of(span: ReadableSpan) -> dict[str, object]:
     return dict(span.attributes or {})
 
 
-def test_a_published_message_has_a_span_until_its_answer(
+def test_the_span_of_a_published_message_ends_when_the_server_answers_the_request(
     publisher: PublisherClient, exporter: InMemorySpanExporter
 ) -> None:
     """The span is a child of the current span, and names topic, size, key and ID."""
@@ -88,7 +88,7 @@ def test_the_subscribers_callback_span_links_to_the_publish_span(
     assert link.context.trace_id == created.trace_id
 
 
-def test_a_failed_publish_is_an_error_of_its_span(
+def test_the_span_of_a_message_that_could_not_be_published_records_the_error(
     publisher: PublisherClient, exporter: InMemorySpanExporter
 ) -> None:
     """The error is that of the request, or of the call."""
@@ -101,7 +101,7 @@ def test_a_failed_publish_is_an_error_of_its_span(
     assert {span.status.status_code for span in spans} == {trace.StatusCode.ERROR}
 
 
-def test_publish_many_creates_a_span_for_each_message(
+def test_a_publish_many_call_creates_one_span_for_each_message(
     publisher: PublisherClient, exporter: InMemorySpanExporter, broker: Emulator
 ) -> None:
     """Each message carries the context of its span."""
@@ -111,7 +111,7 @@ def test_publish_many_creates_a_span_for_each_message(
     assert len(contexts) == len(exporter.get_finished_spans()) == 2
 
 
-def test_a_message_without_room_for_the_trace_context_is_published_without_it(
+def test_a_message_with_100_attributes_is_published_without_the_trace_context(
     broker: Emulator, publisher: PublisherClient
 ) -> None:
     """The context is one more attribute, and is left out if there are 100."""

@@ -27,13 +27,13 @@ def only(readings: Readings) -> Reading:
     return reading
 
 
-def test_every_field_of_statistics_is_in_the_tables_of_exported_metrics() -> None:
+def test_every_field_of_the_subscription_statistics_is_exported_as_a_metric() -> None:
     """A field that is in Statistics but not in the tables would never be exported."""
     exported = {metric.field for metric in (*COUNTERS, *GAUGES)}
     assert exported | {"state", "since", "latency"} == {field.name for field in fields(Statistics)}
 
 
-def test_telemetry_readings_read_a_running_subscription_each_time() -> None:
+def test_telemetry_metrics_report_the_statistics_of_a_subscription_at_the_collection_time() -> None:
     """A reading has the statistics of that moment."""
     readings, source = Readings(), Source(received=3, running=2, load=0.25)
     readings.begin(SUBSCRIPTION, source)
@@ -46,7 +46,7 @@ def test_telemetry_readings_read_a_running_subscription_each_time() -> None:
     assert before.gauges["load"] == 0.25
 
 
-def test_telemetry_readings_keep_only_the_counters_of_an_ended_subscription() -> None:
+def test_telemetry_metrics_of_an_ended_subscription_contain_only_its_counters() -> None:
     """The subscription is not asked again, so it can be freed."""
     readings, source = Readings(), Source(received=3, leased=1)
     readings.begin(SUBSCRIPTION, source)
@@ -56,7 +56,7 @@ def test_telemetry_readings_keep_only_the_counters_of_an_ended_subscription() ->
     assert only(readings).counters["received"] == 3
 
 
-def test_the_next_subscription_of_the_same_name_continues_the_counters() -> None:
+def test_a_subscription_with_the_name_of_an_ended_one_continues_the_telemetry_counters() -> None:
     """The counters of the name continue, although each subscription counts from 0."""
     readings, first, second = Readings(), Source(received=3), Source(received=0)
     readings.begin(SUBSCRIPTION, first)
@@ -69,7 +69,7 @@ def test_the_next_subscription_of_the_same_name_continues_the_counters() -> None
     assert only(readings).counters["received"] == 7
 
 
-def test_telemetry_readings_have_no_gauges_for_a_closed_subscription() -> None:
+def test_telemetry_metrics_contain_no_gauges_of_a_closed_subscription() -> None:
     """The counters are the same before and after the report of the end."""
     readings, source = Readings(), Source(received=3, leased=1)
     readings.begin(SUBSCRIPTION, source)
@@ -80,7 +80,7 @@ def test_telemetry_readings_have_no_gauges_for_a_closed_subscription() -> None:
     assert (before.counters["received"], before.gauges) == (3, {})
 
 
-def test_telemetry_readings_merge_two_running_subscriptions_of_one_name() -> None:
+def test_telemetry_metrics_merge_two_running_subscriptions_with_the_same_name() -> None:
     """Counters and gauges are added. For load and latency, the worse value counts."""
     readings = Readings()
     slow = Source(acked=1, waiting=2, load=0.25, latency=Latency(0.1, 0.2, 9.0))
@@ -98,7 +98,7 @@ def test_telemetry_readings_merge_two_running_subscriptions_of_one_name() -> Non
     assert rest.states["streaming"] == 1
 
 
-def test_telemetry_readings_separate_subscriptions_of_different_names() -> None:
+def test_telemetry_metrics_distinguish_subscriptions_with_different_names() -> None:
     """The end of one subscription does not affect another name."""
     readings, one, other = Readings(), Source(acked=1), Source(acked=2)
     readings.begin(SUBSCRIPTION, one)
@@ -111,7 +111,7 @@ def test_telemetry_readings_separate_subscriptions_of_different_names() -> None:
     assert [bool(reading.gauges) for reading in readings.read()] == [False, True]
 
 
-def test_telemetry_readings_ignore_the_end_of_an_unknown_subscription() -> None:
+def test_telemetry_ignores_the_reported_end_of_a_subscription_that_it_does_not_know() -> None:
     """Without a reported begin there is nothing to keep."""
     readings = Readings()
     readings.end(SUBSCRIPTION)

@@ -55,7 +55,7 @@ def sent(server: ScriptedServer) -> Any:
     return call.request
 
 
-def test_feed_settings_are_written_as_a_dict(
+def test_the_settings_of_a_feed_can_be_given_as_a_dict(
     client: SubscriberClient, server: ScriptedServer
 ) -> None:
     """Times as timedeltas, choices by their names."""
@@ -77,7 +77,7 @@ def test_feed_settings_are_written_as_a_dict(
         (pubsub.PubsubMessage(data=b"x"), pubsub.PubsubMessage(data=b"x")),
     ],
 )
-def test_a_feed_record_may_be_data_or_a_message(
+def test_a_record_appended_to_a_feed_may_be_bytes_text_or_a_message(
     client: SubscriberClient, server: ScriptedServer, record: Any, message: pubsub.PubsubMessage
 ) -> None:
     """Text goes as UTF-8."""
@@ -85,7 +85,7 @@ def test_a_feed_record_may_be_data_or_a_message(
     assert list(sent(server).messages) == [message]
 
 
-def test_an_append_without_idempotency_key_is_not_retried(
+def test_a_failed_feed_append_without_an_idempotency_key_is_not_retried(
     client: SubscriberClient, answers: Answers
 ) -> None:
     """The broker may have carried out the append."""
@@ -94,7 +94,7 @@ def test_an_append_without_idempotency_key_is_not_retried(
         client.feeds.append(NEWS, ["a"])
 
 
-def test_an_append_with_an_idempotency_key_is_retried(
+def test_a_failed_feed_append_with_an_idempotency_key_is_retried(
     client: SubscriberClient, server: ScriptedServer, answers: Answers
 ) -> None:
     """The key lets the broker recognise the repetition."""
@@ -103,7 +103,7 @@ def test_an_append_with_an_idempotency_key_is_retried(
     assert server.calls[0].request == server.calls[1].request
 
 
-def test_a_feed_read_is_retried(
+def test_a_failed_feed_read_is_retried(
     client: SubscriberClient, server: ScriptedServer, answers: Answers
 ) -> None:
     """A read changes nothing."""
@@ -112,7 +112,7 @@ def test_a_feed_read_is_retried(
     assert len(server.calls) == 2
 
 
-def test_a_feed_read_request_has_all_arguments_of_the_call(
+def test_a_feed_read_request_contains_all_arguments_of_the_read_call(
     client: SubscriberClient, server: ScriptedServer
 ) -> None:
     """What is not said is the broker's to choose."""
@@ -150,7 +150,7 @@ def test_a_feed_read_request_has_all_arguments_of_the_call(
         ),
     ],
 )
-def test_a_feed_read_start_may_be_a_number_a_word_or_a_returned_position(
+def test_the_start_of_a_feed_read_may_be_a_number_a_word_or_a_position_object(
     client: SubscriberClient, server: ScriptedServer, start: Any, position: feeds.Position
 ) -> None:
     """The start is a number, a word, or what other calls return."""
@@ -161,7 +161,7 @@ def test_a_feed_read_start_may_be_a_number_a_word_or_a_returned_position(
 @pytest.mark.parametrize(
     ("start", "error"), [(-1, ValueError), ("head", TypeError), (True, TypeError), (1.5, TypeError)]
 )
-def test_an_invalid_feed_read_start_is_refused_by_the_client(
+def test_the_client_refuses_an_invalid_start_of_a_feed_read(
     client: SubscriberClient, server: ScriptedServer, start: Any, error: type[Exception]
 ) -> None:
     """The error quotes the value."""
@@ -170,7 +170,7 @@ def test_an_invalid_feed_read_start_is_refused_by_the_client(
     assert server.calls == []
 
 
-def test_a_feed_read_result_has_the_next_position_and_the_gap(
+def test_a_feed_read_returns_the_position_of_the_next_read_and_a_gap_in_the_records(
     client: SubscriberClient, answers: Answers
 ) -> None:
     """The position has the filter and the epoch, and it is a copy."""
@@ -194,7 +194,7 @@ def test_a_feed_read_result_has_the_next_position_and_the_gap(
     assert (reading.head_seq, reading.earliest_seq, reading.caught_up) == (9, 7, False)
 
 
-def test_feed_messages_are_deleted_by_number_and_filter(
+def test_messages_of_a_feed_can_be_deleted_by_sequence_number_and_filter(
     client: SubscriberClient, server: ScriptedServer, answers: Answers
 ) -> None:
     """The call returns the number of deleted messages."""
@@ -203,7 +203,7 @@ def test_feed_messages_are_deleted_by_number_and_filter(
     assert sent(server) == feeds.DeleteMessagesRequest(topic=NEWS, before_seq=5, filter="f")
 
 
-def test_the_feeds_client_manages_routers_and_cursors(
+def test_the_client_calls_for_feeds_routers_and_cursors_send_the_matching_requests(
     client: SubscriberClient, server: ScriptedServer
 ) -> None:
     """The calls have the usual form."""
@@ -236,7 +236,7 @@ def test_the_feeds_client_manages_routers_and_cursors(
     ]
 
 
-def test_a_feed_call_raises_the_brokers_error_by_its_status(
+def test_a_failed_feed_call_raises_the_error_class_of_the_brokers_status(
     client: SubscriberClient, answers: Answers
 ) -> None:
     """The status selects the class of the error."""
@@ -245,7 +245,7 @@ def test_a_feed_call_raises_the_brokers_error_by_its_status(
         client.feeds.read(NEWS)
 
 
-def test_feed_lists_request_further_pages(
+def test_list_calls_of_the_feeds_client_request_further_pages_with_the_page_token(
     client: SubscriberClient, server: ScriptedServer, answers: Answers
 ) -> None:
     """The second request has the token of the first response."""
@@ -265,7 +265,7 @@ def test_feed_lists_request_further_pages(
     assert [call.request.page_token for call in server.calls] == ["", "2", "", "2"]
 
 
-def test_the_async_feeds_client_sends_the_same_requests_as_the_blocking_one(
+def test_the_async_feeds_client_sends_the_same_requests_as_the_blocking_feeds_client(
     server: ScriptedServer, answers: Answers
 ) -> None:
     """Every method sends the request of its twin, and returns the same type."""

@@ -23,7 +23,7 @@ TOPIC = "projects/p/topics/orders"
         (feeds.Cursor(seq=7), feeds.Position(after_seq=7)),
     ],
 )
-def test_position_of_accepts_numbers_words_cursors_and_positions(
+def test_a_feed_position_can_be_given_as_a_number_a_word_a_cursor_or_a_position_object(
     start: Any, position: feeds.Position
 ) -> None:
     """A cursor also identifies the topic."""
@@ -41,7 +41,7 @@ def test_position_of_accepts_numbers_words_cursors_and_positions(
         (feeds.Cursor(topic="projects/p/topics/b"), ValueError, "it must be a cursor of"),
     ],
 )
-def test_an_invalid_feed_position_is_refused_with_the_allowed_form(
+def test_the_error_for_an_invalid_feed_position_states_the_allowed_forms(
     start: Any, error: type[Exception], text: str
 ) -> None:
     """The error shows the value and the allowed form."""

@@ -24,7 +24,7 @@ def handle(one: ResumableWatch, *frames: feeds.Frame) -> None:
         one.handled(frame)
 
 
-def test_the_first_watch_request_has_the_users_arguments() -> None:
+def test_the_first_request_of_a_watch_contains_the_arguments_of_the_watch_call() -> None:
     """The request has a token of an earlier watch."""
     request = session(NEWS, token="earlier").request()
     assert request.spec.topics[NEWS].tail
@@ -32,7 +32,7 @@ def test_the_first_watch_request_has_the_users_arguments() -> None:
     assert (request.watch_id, request.resume_token) == ("", "earlier")
 
 
-def test_a_resumed_watch_session_begins_after_the_last_handled_frame() -> None:
+def test_a_resumed_watch_begins_after_the_last_frame_that_the_handler_has_processed() -> None:
     """Frames that were only received do not count."""
     one = session()
     handle(one, opened({NEWS: 4}), records(NEWS, 5, 6))
@@ -41,7 +41,7 @@ def test_a_resumed_watch_session_begins_after_the_last_handled_frame() -> None:
     assert one.request() == feeds.WatchRequest(watch_id="w-1", resume_token=f"{NEWS}@6")
 
 
-def test_a_watch_without_resume_token_restarts_where_its_first_session_began() -> None:
+def test_a_watch_without_a_resume_token_restarts_at_the_start_of_its_first_session() -> None:
     """The tail and the session's own position have moved on since then."""
     one = session(NEWS, OLDS)
     handle(one, opened({NEWS: 4, OLDS: 0}))
@@ -53,7 +53,7 @@ def test_a_watch_without_resume_token_restarts_where_its_first_session_began() -
     assert request.spec.topics[OLDS] == feeds.Position(after_seq=0, epoch=7)
 
 
-def test_a_watch_can_resume_with_the_token_of_the_opening_frame() -> None:
+def test_a_watch_can_resume_with_the_resume_token_of_the_opening_frame() -> None:
     """The token is the beginning of the session."""
     one = session()
     handle(one, opened({NEWS: 4}, token="at 4"))
@@ -61,7 +61,7 @@ def test_a_watch_can_resume_with_the_token_of_the_opening_frame() -> None:
     assert one.request() == feeds.WatchRequest(watch_id="w-1", resume_token="at 4")
 
 
-def test_a_watch_session_forgotten_by_the_broker_is_recreated_at_once() -> None:
+def test_a_watch_recreates_a_session_that_the_broker_has_forgotten_without_a_pause() -> None:
     """The new session has the token, the same topics and the same filters."""
     spec = feeds.WatchSpec()
     spec.topics[NEWS].CopyFrom(feeds.Position(tail=True, filter='attributes.tag = "x"'))
@@ -76,7 +76,7 @@ def test_a_watch_session_forgotten_by_the_broker_is_recreated_at_once() -> None:
     assert request.spec.topics[NEWS].filter == 'attributes.tag = "x"'
 
 
-def test_a_watch_session_that_ends_during_its_stream_is_recreated_after_a_pause() -> None:
+def test_a_watch_recreates_a_session_that_ended_during_its_stream_after_a_pause() -> None:
     """Without a pause, a broker that ends each session would get one request after the other."""
     one = session()
     handle(one, opened({NEWS: 4}), records(NEWS, 5))
@@ -84,7 +84,7 @@ def test_a_watch_session_that_ends_during_its_stream_is_recreated_after_a_pause(
     assert one.request().watch_id == ""
 
 
-def test_a_watch_of_a_missing_topic_ends() -> None:
+def test_a_watch_of_a_missing_topic_ends_with_an_error() -> None:
     """The topic is missing at first, or it is gone together with the session."""
     one = session()
     with pytest.raises(NotFound):
@@ -96,7 +96,7 @@ def test_a_watch_of_a_missing_topic_ends() -> None:
         one.broken(NotFound("no such topic"))
 
 
-def test_a_permanent_error_ends_a_watch_and_a_transient_one_is_retried() -> None:
+def test_a_watch_ends_on_a_permanent_error_and_reconnects_after_a_transient_error() -> None:
     """A wrong request is permanent. A broker without room may have some later."""
     with pytest.raises(InvalidArgument):
         session().broken(InvalidArgument("no such filter"))
@@ -113,7 +113,7 @@ def test_watch_retry_pauses_grow_while_no_frame_arrives() -> None:
     assert one.broken(None) <= 2
 
 
-def test_a_deleted_topic_is_left_out_of_later_watch_requests() -> None:
+def test_a_watch_does_not_request_a_deleted_topic_again_when_it_reconnects() -> None:
     """The watch ends with its last topic."""
     one = session(NEWS, OLDS)
     handle(one, opened({NEWS: 4, OLDS: 2}), deleted(NEWS))
@@ -126,14 +126,14 @@ def test_a_deleted_topic_is_left_out_of_later_watch_requests() -> None:
     assert one.is_over
 
 
-def test_a_repeated_topic_deletion_frame_of_a_watch_is_ignored() -> None:
+def test_a_watch_reports_the_deletion_of_a_topic_once_even_if_its_frame_is_repeated() -> None:
     """A broker reports it on every stream, because the last one may have broken before."""
     one = session(NEWS, OLDS)
     handle(one, opened({NEWS: 4, OLDS: 2}), deleted(NEWS))
     assert one.received(deleted(NEWS)) is None
 
 
-def test_watch_frames_become_objects_of_their_class() -> None:
+def test_each_kind_of_watch_frame_reaches_the_handler_as_an_object_of_its_own_class() -> None:
     """Each kind of frame that a handler needs has a class. A heartbeat has none."""
     one = session()
     start = one.received(opened({NEWS: 4}))
@@ -154,7 +154,7 @@ def test_watch_frames_become_objects_of_their_class() -> None:
     assert one.received(HEARTBEAT) is None
 
 
-def test_unknown_watch_frame_kinds_are_skipped_and_unknown_reasons_become_unknown() -> None:
+def test_a_watch_skips_frames_of_an_unknown_kind_and_reports_unknown_reasons_as_unknown() -> None:
     """An unknown frame is skipped, but its token counts. An unknown reason becomes UNKNOWN."""
     one = session()
     assert one.received(feeds.Frame(resume_token="later")) is None
@@ -166,7 +166,7 @@ def test_unknown_watch_frame_kinds_are_skipped_and_unknown_reasons_become_unknow
     assert lost.reason is GapReason.UNKNOWN
 
 
-def test_watch_gap_reasons_have_the_names_of_the_protocol() -> None:
+def test_the_gap_reasons_of_watch_frames_have_the_names_of_the_protocol() -> None:
     """All reasons have the same names."""
     named = {number: name for name, number in feeds.GapReason.items()}
     named[0] = "UNKNOWN"

@@ -52,7 +52,7 @@ async def coroutine(frame: Frame) -> None:
         ({"max_messages": "many"}, TypeError, "max_messages"),
     ],
 )
-def test_watch_refuses_wrong_arguments_at_once(
+def test_the_watch_call_raises_for_wrong_arguments_without_starting_a_thread(
     client: SubscriberClient, arguments: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     """No thread is started."""
@@ -62,7 +62,7 @@ def test_watch_refuses_wrong_arguments_at_once(
     assert not any(thread.name == "pullstream-watch" for thread in threading.enumerate())
 
 
-def test_a_coroutine_returned_by_a_plain_watch_handler_ends_the_watch(
+def test_a_watch_ends_with_an_error_if_its_plain_handler_returns_a_coroutine(
     client: SubscriberClient,
 ) -> None:
     """Nothing would run it, so the frame would be lost."""
@@ -71,7 +71,7 @@ def test_a_coroutine_returned_by_a_plain_watch_handler_ends_the_watch(
         watch.result(TIMEOUT)
 
 
-def test_an_error_that_only_the_broker_detects_is_the_result_of_the_watch(
+def test_an_argument_error_detected_by_the_broker_is_raised_by_the_future_of_the_watch(
     client: SubscriberClient,
 ) -> None:
     """An example is an invalid token."""
@@ -79,7 +79,7 @@ def test_an_error_that_only_the_broker_detects_is_the_result_of_the_watch(
         client.watch({NEWS: 0}, print, resume_token="!").result(TIMEOUT)
 
 
-def test_closing_the_client_closes_its_watches_and_refuses_new_ones(
+def test_closing_a_client_ends_its_watches_and_a_closed_client_refuses_new_watches(
     client: SubscriberClient,
 ) -> None:
     """The threads of the watches have ended then."""
@@ -93,14 +93,14 @@ def test_closing_the_client_closes_its_watches_and_refuses_new_ones(
         client.watch({NEWS: 0}, print)
 
 
-def test_a_watch_handler_may_close_the_client(client: SubscriberClient) -> None:
+def test_a_watch_handler_may_close_the_client_of_its_watch(client: SubscriberClient) -> None:
     """The watch ends after the handler."""
     future = client.watch({NEWS: 0}, lambda frame: client.close())
     assert future.result(TIMEOUT)
     assert client.closed
 
 
-def test_closing_a_client_with_stuck_watch_handlers_ends_within_its_time_limit(
+def test_closing_a_client_with_stuck_watch_handlers_takes_no_longer_than_the_time_limit(
     client: SubscriberClient,
 ) -> None:
     """The number of stuck handlers does not matter."""
@@ -121,7 +121,9 @@ def test_closing_a_client_with_stuck_watch_handlers_ends_within_its_time_limit(
     assert all(future.result(TIMEOUT) for future in futures)
 
 
-def test_a_watch_uses_the_callers_channel_and_leaves_it_open(emulator: Emulator) -> None:
+def test_a_watch_uses_the_channel_passed_to_the_client_and_does_not_close_the_channel(
+    emulator: Emulator,
+) -> None:
     """The channel may have interceptors."""
     with grpc.insecure_channel(emulator.endpoint) as channel:
         seqs: list[int] = []
@@ -135,7 +137,7 @@ def test_a_watch_uses_the_callers_channel_and_leaves_it_open(emulator: Emulator)
         grpc.channel_ready_future(channel).result(TIMEOUT)
 
 
-def test_all_watches_of_a_client_share_one_separate_connection(
+def test_all_watches_of_a_client_share_one_connection_that_no_other_call_uses(
     client: SubscriberClient,
 ) -> None:
     """All watches share one connection, which is opened with the first."""
@@ -159,7 +161,9 @@ def loop_client(emulator: Emulator) -> AsyncSubscriberClient:
 
 
 @pytest.mark.usefixtures("client")
-async def test_an_async_for_loop_receives_watch_frames(loop_client: AsyncSubscriberClient) -> None:
+async def test_an_async_for_loop_over_a_watch_receives_the_frames_of_the_watch(
+    loop_client: AsyncSubscriberClient,
+) -> None:
     """Leaving the loop ends the watch."""
     stream = loop_client.watch({NEWS: 0}, max_messages=1)
     frames = aiter(stream)
@@ -174,7 +178,7 @@ async def test_an_async_for_loop_receives_watch_frames(loop_client: AsyncSubscri
 
 
 @pytest.mark.usefixtures("client")
-async def test_an_async_for_loop_that_takes_no_frame_pauses_the_watch_reader(
+async def test_a_watch_reads_no_further_frame_while_its_async_for_loop_takes_none(
     loop_client: AsyncSubscriberClient,
 ) -> None:
     """Each frame is read when the loop asks for it. A frame that was not taken is not handled."""
@@ -193,7 +197,7 @@ async def test_an_async_for_loop_that_takes_no_frame_pauses_the_watch_reader(
     await frames.aclose()
 
 
-async def test_an_async_watch_loop_raises_the_error_that_ends_the_watch(
+async def test_an_async_for_loop_over_a_watch_raises_the_error_that_ends_the_watch(
     loop_client: AsyncSubscriberClient,
 ) -> None:
     """The future's result raises the same error."""
@@ -202,7 +206,7 @@ async def test_an_async_watch_loop_raises_the_error_that_ends_the_watch(
 
 
 @pytest.mark.usefixtures("client")
-async def test_closing_a_watch_ends_its_async_loop_without_error(
+async def test_closing_a_watch_ends_the_async_for_loop_over_the_watch_without_an_error(
     loop_client: AsyncSubscriberClient,
 ) -> None:
     """The loop ends without an error. Only one loop may use a stream at a time."""
@@ -219,7 +223,7 @@ async def test_closing_a_watch_ends_its_async_loop_without_error(
 
 @pytest.mark.usefixtures("client")
 @pytest.mark.parametrize("what", ["client", "watch", "client, blocking"])
-async def test_an_async_watch_loop_may_close_its_own_watch(
+async def test_an_async_for_loop_over_a_watch_may_close_the_watch(
     loop_client: AsyncSubscriberClient, what: str
 ) -> None:
     """The current frame counts as handled then."""
@@ -235,7 +239,9 @@ async def test_an_async_watch_loop_may_close_its_own_watch(
     assert stream.future.resume_token
 
 
-async def test_a_frame_that_an_async_watch_loop_did_not_take_is_not_marked_as_handled() -> None:
+async def test_a_watch_does_not_count_a_frame_as_handled_that_its_async_for_loop_did_not_take() -> (
+    None
+):
     """A frame came while the loop was left. A reader that resumes by the token must get it."""
     frame_queue = FrameQueue(asyncio.get_running_loop())
     giving = asyncio.create_task(asyncio.to_thread(frame_queue.give, TopicDeleted(NEWS)))
@@ -246,7 +252,7 @@ async def test_a_frame_that_an_async_watch_loop_did_not_take_is_not_marked_as_ha
         await giving
 
 
-def test_a_frame_that_no_consumer_takes_ends_the_watch_without_error(
+def test_a_watch_ends_without_an_error_if_no_consumer_takes_its_next_frame(
     client: SubscriberClient,
 ) -> None:
     """The watch ends without an error, and the next one begins with this frame."""
@@ -264,7 +270,7 @@ def test_a_frame_that_no_consumer_takes_ends_the_watch_without_error(
 
 
 @pytest.mark.usefixtures("client")
-def test_a_watch_ends_when_its_event_loop_ends(emulator: Emulator) -> None:
+def test_a_watch_ends_when_the_event_loop_of_its_consumer_is_closed(emulator: Emulator) -> None:
     """The event loop ended without leaving the iteration."""
     client = AsyncSubscriberClient(endpoint=emulator.endpoint)
     stream = client.watch({NEWS: 0})

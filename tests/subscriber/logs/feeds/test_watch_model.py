@@ -145,7 +145,7 @@ class Run:
 # The failures if a token is not kept, or if it is kept before its frame is handled.
 @example(["send", "handle", "handle", "break"], False)
 @example(["send", "receive", "receive", "handle", "break"], False)
-def test_a_watch_delivers_every_sequence_number_once_or_reports_a_gap(
+def test_a_watch_delivers_every_sequence_number_of_a_feed_once_or_reports_a_gap(
     steps: list[str], tail: bool
 ) -> None:
     """The reader gets each number from its start to the head in order, after any failures."""

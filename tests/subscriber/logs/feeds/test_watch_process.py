@@ -89,12 +89,12 @@ def endpoint(emulator: Emulator) -> str:
 
 
 @pytest.mark.parametrize("ending", ["", "sys.exit(3)\n"], ids=["end", "exit"])
-def test_a_program_may_exit_without_closing_its_watch(endpoint: str, ending: str) -> None:
+def test_a_program_that_does_not_close_its_watch_exits_normally(endpoint: str, ending: str) -> None:
     """The program has its own exit code and prints nothing."""
     assert end_of(start_program(PROLOGUE + ending, endpoint)) == ("", "", 3 if ending else 0)
 
 
-def test_ctrl_c_interrupts_a_program_that_waits_for_its_watch(endpoint: str) -> None:
+def test_ctrl_c_ends_a_program_that_waits_for_the_result_of_a_watch(endpoint: str) -> None:
     """Leaving the client's block ends the watch."""
     text = "with client:\n    print('ready', flush=True)\n    future.result()\n"
     program = start_program(PROLOGUE + text, endpoint)
@@ -104,14 +104,16 @@ def test_ctrl_c_interrupts_a_program_that_waits_for_its_watch(endpoint: str) -> 
     assert code == -signal.SIGINT
 
 
-def test_every_use_of_a_watch_in_a_forked_child_raises_at_once(endpoint: str) -> None:
+def test_every_use_of_the_parents_watch_in_a_forked_child_raises_an_error_at_once(
+    endpoint: str,
+) -> None:
     """Closing the client does nothing in the child, and the parent's watch continues."""
     out, _, code = end_of(start_program(QUIET + PROLOGUE + CHILD, endpoint))
     forked = " ".join(["ForkedProcess"] * 4)
     assert (out, code) == (f"{forked}\n7\nTrue\n", 0)
 
 
-def test_a_forked_child_survives_while_its_parent_watches_a_feed(endpoint: str) -> None:
+def test_a_child_forked_while_its_parent_watches_a_feed_does_not_crash(endpoint: str) -> None:
     """The threads of gRPC must not continue in the child."""
     out, _, code = end_of(start_program(QUIET + PROLOGUE + CROWD, endpoint))
     assert (out, code) == ("7\n" * 6, 0)

@@ -82,7 +82,7 @@ def ended(stage: Stage) -> BaseException | None:
     return stage.future.exception(timeout=TIMEOUT)
 
 
-def test_watch_frames_reach_the_handler_in_order_on_one_thread(stage: Stage) -> None:
+def test_a_watch_passes_its_frames_to_the_handler_in_order_on_one_thread(stage: Stage) -> None:
     """The handler does not get heartbeats."""
     stream = stage.begin()
     stream.send(records(NEWS, 1, 2), HEARTBEAT, records(NEWS, 3))
@@ -92,7 +92,7 @@ def test_watch_frames_reach_the_handler_in_order_on_one_thread(stage: Stage) -> 
     assert stage.threads == {"pullstream-watch"}
 
 
-def test_a_broken_watch_stream_is_reopened_after_a_pause(stage: Stage) -> None:
+def test_a_watch_reopens_a_broken_stream_after_a_pause(stage: Stage) -> None:
     """The new stream begins after the last handled frame, and the handler gets Opened again."""
     first = stage.begin()
     first.send(records(NEWS, 1))
@@ -108,7 +108,7 @@ def test_a_broken_watch_stream_is_reopened_after_a_pause(stage: Stage) -> None:
     assert stage.future.resume_token == f"{NEWS}@2"
 
 
-def test_a_watch_stream_that_the_server_ends_with_ok_is_reopened(stage: Stage) -> None:
+def test_a_watch_reopens_a_stream_that_the_server_ended_with_status_ok(stage: Stage) -> None:
     """Only the reader ends a watch."""
     stage.begin().end()
     eventually(lambda: stage.state is SubscriptionState.RECONNECTING)
@@ -116,7 +116,7 @@ def test_a_watch_stream_that_the_server_ends_with_ok_is_reopened(stage: Stage) -
     stage.streams.next()
 
 
-def test_invalid_frame_bytes_break_the_watch_stream_and_a_new_one_is_opened(stage: Stage) -> None:
+def test_a_watch_that_receives_invalid_frame_bytes_opens_a_new_stream(stage: Stage) -> None:
     """The watch opens another stream."""
     first = stage.begin()
     first.respond_bytes(b"\xff")
@@ -127,7 +127,7 @@ def test_invalid_frame_bytes_break_the_watch_stream_and_a_new_one_is_opened(stag
     stage.wait_for_seqs(1)
 
 
-def test_a_permanent_error_is_the_result_of_the_watch(stage: Stage) -> None:
+def test_a_permanent_error_of_the_server_is_raised_by_the_future_of_the_watch(stage: Stage) -> None:
     """The future raises the error, and the threads end."""
     stage.streams.next().end(NotFound("no such topic"))
     assert isinstance(ended(stage), NotFound)
@@ -148,7 +148,7 @@ def test_a_watch_ends_successfully_when_all_its_topics_are_deleted() -> None:
 # ---- the silence timer ---------------------------------------------------------------------------
 
 
-def test_a_watch_stream_silent_for_two_heartbeat_intervals_is_reopened(stage: Stage) -> None:
+def test_a_watch_reopens_a_stream_that_was_silent_for_two_heartbeat_intervals(stage: Stage) -> None:
     """The client cancels the silent stream."""
     first = stage.begin()
     stage.clock.advance(29.9)
@@ -160,7 +160,7 @@ def test_a_watch_stream_silent_for_two_heartbeat_intervals_is_reopened(stage: St
     stage.streams.next()
 
 
-def test_heartbeats_keep_a_watch_stream_open(stage: Stage) -> None:
+def test_a_watch_keeps_a_stream_that_receives_only_heartbeats_open(stage: Stage) -> None:
     """Each heartbeat restarts the timer."""
     stream = stage.begin()
     for number in range(1, 6):
@@ -170,7 +170,9 @@ def test_heartbeats_keep_a_watch_stream_open(stage: Stage) -> None:
     assert not stream.cancelled
 
 
-def test_a_watch_gives_up_a_server_that_never_answers_the_opening(stage: Stage) -> None:
+def test_a_watch_cancels_a_stream_whose_opening_the_server_does_not_answer_in_time(
+    stage: Stage,
+) -> None:
     """The time limit also covers the opening of the stream."""
     first = stage.streams.next()
     eventually(lambda: stage.is_waiting)
@@ -178,7 +180,7 @@ def test_a_watch_gives_up_a_server_that_never_answers_the_opening(stage: Stage) 
     eventually(lambda: first.cancelled)
 
 
-def test_the_running_time_of_a_watch_handler_does_not_count_as_silence() -> None:
+def test_the_running_time_of_a_watch_handler_does_not_count_as_silence_of_the_stream() -> None:
     """The timer does not run while the handler runs."""
     entered, leave = threading.Event(), threading.Event()
 
@@ -201,7 +203,9 @@ def test_the_running_time_of_a_watch_handler_does_not_count_as_silence() -> None
 # ---- the handler ---------------------------------------------------------------------------------
 
 
-def test_a_watch_handler_that_raises_ends_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_a_watch_handler_ends_the_watch_and_is_raised_by_its_future(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The future has the handler's error.
 
     The frame does not count as handled, and no frame follows.
@@ -221,7 +225,7 @@ def test_a_watch_handler_that_raises_ends_the_watch(caplog: pytest.LogCaptureFix
     assert "the frame handler raised an error" in caplog.text
 
 
-def test_an_rpc_error_raised_in_a_watch_handler_ends_the_watch() -> None:
+def test_an_rpc_error_raised_by_a_watch_handler_ends_the_watch_without_a_retry() -> None:
     """The watch does not mistake it for an error of the stream."""
 
     def handle(frame: Frame) -> None:
@@ -235,7 +239,7 @@ def test_an_rpc_error_raised_in_a_watch_handler_ends_the_watch() -> None:
 # ---- the end -------------------------------------------------------------------------------------
 
 
-def test_watch_close_waits_for_the_handler_and_joins_the_thread() -> None:
+def test_closing_a_watch_waits_for_the_running_handler_and_the_end_of_the_watch_thread() -> None:
     """Later frames are not handled even if they have arrived."""
     entered, leave = threading.Event(), threading.Event()
 
@@ -259,7 +263,7 @@ def test_watch_close_waits_for_the_handler_and_joins_the_thread() -> None:
         assert stage.state is SubscriptionState.CLOSED
 
 
-def test_watch_close_in_the_handler_does_not_wait() -> None:
+def test_closing_a_watch_in_its_own_handler_returns_without_waiting() -> None:
     """The close would wait for itself."""
     here: list[WatchFuture] = []
     closed: list[bool] = []
@@ -270,7 +274,7 @@ def test_watch_close_in_the_handler_does_not_wait() -> None:
         assert closed == [False]
 
 
-def test_watch_close_interrupts_a_reconnect_pause(stage: Stage) -> None:
+def test_closing_a_watch_during_its_reconnect_pause_ends_the_pause(stage: Stage) -> None:
     """No new stream is opened."""
     stage.begin().end(Unavailable("gone"))
     eventually(lambda: stage.state is SubscriptionState.RECONNECTING)
@@ -278,7 +282,7 @@ def test_watch_close_interrupts_a_reconnect_pause(stage: Stage) -> None:
     assert stage.future.result(timeout=TIMEOUT)
 
 
-def test_a_watch_stream_that_opens_during_the_close_is_ended(stage: Stage) -> None:
+def test_a_stream_that_opens_while_its_watch_is_being_closed_is_cancelled(stage: Stage) -> None:
     """The thread that stopped the watch could not see the new stream."""
     first = stage.begin()
     begun: list[Stream] = []
@@ -296,7 +300,7 @@ def test_a_watch_stream_that_opens_during_the_close_is_ended(stage: Stage) -> No
     assert begun[0].cancelled
 
 
-def test_a_closed_channel_ends_the_watch_with_its_error(stage: Stage) -> None:
+def test_closing_the_channel_of_a_watch_ends_the_watch_with_an_error(stage: Stage) -> None:
     """The future has the error, as for every unexpected error."""
     first = stage.begin()
 
@@ -310,7 +314,7 @@ def test_a_closed_channel_ends_the_watch_with_its_error(stage: Stage) -> None:
     assert isinstance(ended(stage), ValueError)
 
 
-def test_an_invalid_watch_request_fails_without_retry(stage: Stage) -> None:
+def test_a_watch_request_that_the_broker_rejects_as_invalid_is_not_retried(stage: Stage) -> None:
     """There is no retry."""
     stage.streams.next().end(InvalidArgument("no such filter"))
     with pytest.raises(InvalidArgument, match="no such filter"):

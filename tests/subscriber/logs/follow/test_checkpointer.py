@@ -76,7 +76,7 @@ def test_the_checkpointer_saves_the_position_after_the_configured_seconds(
     assert keeper.due is None
 
 
-def test_the_checkpointer_does_not_save_the_same_position_twice(
+def test_the_checkpointer_does_not_save_a_position_that_is_already_saved(
     keeper: Checkpointer, notes: Notes
 ) -> None:
     """A position that is already saved is not saved again."""
@@ -89,7 +89,7 @@ def test_the_checkpointer_does_not_save_the_same_position_twice(
     assert notes.saved == [12]
 
 
-def test_the_checkpointer_saves_in_time_if_the_filter_passes_no_record(
+def test_the_checkpointer_saves_positions_regularly_even_if_no_record_passes_the_filter(
     keeper: Checkpointer, notes: Notes, clock: ManualClock
 ) -> None:
     """A filter may pass no record during the whole time of catching up."""
@@ -99,7 +99,7 @@ def test_the_checkpointer_saves_in_time_if_the_filter_passes_no_record(
     assert notes.saved == [3000]
 
 
-def test_the_checkpointer_retries_an_unavailable_checkpoint_store(
+def test_the_checkpointer_retries_a_save_if_the_checkpoint_store_is_unavailable(
     keeper: Checkpointer, notes: Notes, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The retry comes after the usual interval, with a warning."""
@@ -116,7 +116,7 @@ def test_the_checkpointer_retries_an_unavailable_checkpoint_store(
     assert notes.saved == [13]
 
 
-def test_a_permanent_error_of_the_store_becomes_a_checkpoint_error(
+def test_a_permanent_error_of_the_checkpoint_store_is_raised_as_checkpoint_error(
     keeper: Checkpointer, notes: Notes
 ) -> None:
     """Permanent errors of every kind become CheckpointError."""
@@ -129,7 +129,7 @@ def test_a_permanent_error_of_the_store_becomes_a_checkpoint_error(
             keeper.open("topic")
 
 
-def test_a_checkpoint_file_can_store_every_64_bit_epoch(tmp_path: Path) -> None:
+def test_a_checkpoint_file_can_store_every_64_bit_topic_epoch(tmp_path: Path) -> None:
     """An epoch can use all 64 bits."""
     for checkpoint in (Checkpoint(2**62, 2**64 - 1), Checkpoint(0, 1)):
         file = FileStore(CheckpointFile(tmp_path / "positions.db"))
@@ -141,7 +141,9 @@ def test_a_checkpoint_file_can_store_every_64_bit_epoch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", ":memory:", Path(":memory:")])
-def test_a_checkpoint_file_name_that_sqlite_keeps_in_memory_is_refused(path: str | Path) -> None:
+def test_a_checkpoint_file_name_that_sqlite_treats_as_in_memory_is_refused(
+    path: str | Path,
+) -> None:
     """SQLite keeps a database of such a name in memory."""
     with pytest.raises(ValueError, match="would save nothing"):
         CheckpointFile(path)

@@ -86,7 +86,7 @@ def fall(machine: FollowMachine, stream: int, now: float) -> None:
 # ---- the way to the stream -----------------------------------------------------------------------
 
 
-def test_follower_states_with_a_stream_may_fall_back_to_polling_and_all_may_close() -> None:
+def test_only_follower_states_with_a_stream_change_to_polling_and_every_state_can_close() -> None:
     """Each state with a stream may fall back to polling, and each state may end once."""
     streaming = {
         FollowState.SUBSCRIBE,
@@ -103,7 +103,7 @@ def test_follower_states_with_a_stream_may_fall_back_to_polling_and_all_may_clos
 
 
 @pytest.mark.parametrize(("head", "near"), [(0, True), (249, True), (250, False)])
-def test_the_follower_opens_a_stream_only_near_the_end_of_the_log(head: int, near: bool) -> None:
+def test_a_follower_opens_a_stream_only_near_the_end_of_the_log(head: int, near: bool) -> None:
     """A stream is opened if the last read found less than half a buffer and the rest of the log."""
     machine = new_machine()
     machine.next(0)
@@ -112,7 +112,7 @@ def test_the_follower_opens_a_stream_only_near_the_end_of_the_log(head: int, nea
     assert machine.next(0) == (OpenStream(1) if near else Read(Checkpoint(head, EPOCH)))
 
 
-def test_a_follower_reads_up_to_the_start_of_its_stream_before_it_is_caught_up() -> None:
+def test_a_follower_reads_up_to_the_start_of_its_stream_before_it_reports_caught_up() -> None:
     """A stream that began after the follower's position needs one last read up to there."""
     machine = new_machine()
     machine.next(0)
@@ -129,7 +129,7 @@ def test_a_follower_reads_up_to_the_start_of_its_stream_before_it_is_caught_up()
     assert isinstance(reported(machine.next(0)), CaughtUp)
 
 
-def test_records_received_by_read_and_by_stream_are_delivered_once() -> None:
+def test_a_follower_delivers_records_received_by_both_a_read_and_a_stream_once() -> None:
     """A run of records that is partly known is handed out in part."""
     machine = live_machine(head=3)
     machine.arrived(1, pushed(1, 3), 3, 0)
@@ -138,7 +138,7 @@ def test_records_received_by_read_and_by_stream_are_delivered_once() -> None:
     assert machine.next(0) == Deliver([record(4, EPOCH), record(5, EPOCH)], Checkpoint(5, EPOCH))
 
 
-def test_the_first_read_of_a_follower_from_the_end_finds_the_end() -> None:
+def test_a_follower_that_starts_at_the_end_of_the_log_delivers_no_earlier_record() -> None:
     """A follower from the end hands out nothing before the end."""
     machine = new_machine(None)
     assert machine.next(0) == Read(None)
@@ -147,7 +147,7 @@ def test_the_first_read_of_a_follower_from_the_end_finds_the_end() -> None:
     assert machine.next(0) == OpenStream(1)
 
 
-def test_a_follower_waits_for_a_start_position_beyond_the_end() -> None:
+def test_a_follower_waits_until_the_log_reaches_a_start_position_beyond_its_end() -> None:
     """The broker reads such a start as a number of a deleted topic. The user gave no epoch."""
     machine = new_machine(Checkpoint(5))
     machine.next(0)
@@ -163,7 +163,7 @@ def test_a_follower_waits_for_a_start_position_beyond_the_end() -> None:
 # ---- back to polling -----------------------------------------------------------------------------
 
 
-def test_the_follower_reads_records_missing_before_a_streamed_range() -> None:
+def test_a_follower_reads_the_records_that_are_missing_before_a_range_from_the_stream() -> None:
     """The buffer may have dropped the missing records."""
     machine = live_machine(head=3)
     machine.arrived(1, pushed(4, 6), 6, 1)
@@ -173,7 +173,7 @@ def test_the_follower_reads_records_missing_before_a_streamed_range() -> None:
     assert machine.next(1) == Read(Checkpoint(3, EPOCH))
 
 
-def test_the_follower_leaves_a_stream_silent_for_two_heartbeat_intervals() -> None:
+def test_a_follower_closes_a_stream_that_was_silent_for_two_heartbeat_intervals() -> None:
     """A heartbeat shows that the stream is alive."""
     machine = live_machine()
     machine.heard(1, 20.0)
@@ -182,7 +182,7 @@ def test_the_follower_leaves_a_stream_silent_for_two_heartbeat_intervals() -> No
     assert isinstance(reported(machine.next(50.0)), FellBehind)
 
 
-def test_the_follower_ignores_records_of_a_stream_that_it_has_left() -> None:
+def test_a_follower_ignores_records_of_a_stream_that_it_has_closed() -> None:
     """Records that the reader of the left stream still has are ignored."""
     machine = live_machine()
     fall(machine, 1, 1)
@@ -193,7 +193,7 @@ def test_the_follower_ignores_records_of_a_stream_that_it_has_left() -> None:
     assert machine.next(1) == Read(Checkpoint(3, EPOCH))
 
 
-def test_the_follower_leaves_a_stream_of_a_recreated_topic() -> None:
+def test_a_follower_closes_its_stream_if_the_topic_was_recreated() -> None:
     """The next read reports the recreated topic."""
     machine = new_machine()
     machine.next(0)
@@ -205,7 +205,7 @@ def test_the_follower_leaves_a_stream_of_a_recreated_topic() -> None:
     assert machine.next(0) == Read(Checkpoint(3, EPOCH))
 
 
-def test_the_follower_polls_for_a_minute_after_three_stream_failures_within_a_minute() -> None:
+def test_a_follower_polls_for_a_minute_after_three_stream_failures_within_a_minute() -> None:
     """After three failures the follower reads the rest, then polls with waiting reads.
 
     After a minute it opens a stream again.
@@ -234,7 +234,7 @@ def test_the_follower_polls_for_a_minute_after_three_stream_failures_within_a_mi
     assert machine.next(10 + POLL_FOR) == OpenStream(4)
 
 
-def test_a_polling_follower_a_whole_buffer_behind_reports_fell_behind() -> None:
+def test_a_polling_follower_reports_fell_behind_if_it_is_a_whole_buffer_behind_the_log() -> None:
     """A poller catches up again when it is near the end of the log."""
     machine = live_machine(live_buffer=10)
     for stream in (1, 2, 3):
@@ -254,7 +254,7 @@ def test_a_polling_follower_a_whole_buffer_behind_reports_fell_behind() -> None:
 # ---- failures ------------------------------------------------------------------------------------
 
 
-def test_the_follower_retries_a_failed_read_after_a_pause() -> None:
+def test_a_follower_retries_a_failed_read_after_a_pause() -> None:
     """Without a limit, the retries never end."""
     machine = new_machine()
     now = 0.0
@@ -267,7 +267,7 @@ def test_the_follower_retries_a_failed_read_after_a_pause() -> None:
         now = pause.until
 
 
-def test_the_follower_gives_up_after_the_configured_time_without_an_answer() -> None:
+def test_a_follower_ends_with_an_error_after_the_configured_time_without_a_server_answer() -> None:
     """An answer in between restarts the time."""
     machine = new_machine(give_up_after=10.0)
     machine.failed(AWAY, 0)
@@ -280,7 +280,7 @@ def test_the_follower_gives_up_after_the_configured_time_without_an_answer() -> 
     assert machine.next(22.0) == Close(CloseReason.SERVER_GONE, AWAY)
 
 
-def test_the_first_of_two_errors_ends_the_follower() -> None:
+def test_a_follower_ends_with_the_first_of_two_errors() -> None:
     """The remaining actions are dropped."""
     machine = live_machine()
     machine.arrived(1, pushed(3, 4), 4, 0)
@@ -293,7 +293,7 @@ def test_the_first_of_two_errors_ends_the_follower() -> None:
         machine.next(0)
 
 
-def test_the_follower_reports_the_new_part_of_a_gap_before_the_records_after_it() -> None:
+def test_a_follower_reports_the_unreported_part_of_a_gap_before_the_records_after_the_gap() -> None:
     """The user already had the part of the gap before the cursor."""
     machine = new_machine(Checkpoint(3, EPOCH))
     machine.next(0)
@@ -305,7 +305,7 @@ def test_the_follower_reports_the_new_part_of_a_gap_before_the_records_after_it(
     assert machine.next(0) == Deliver([record(6, EPOCH), record(7, EPOCH)], Checkpoint(7, EPOCH))
 
 
-def test_three_stream_failures_within_a_minute_stop_the_use_of_streams_for_a_minute() -> None:
+def test_a_third_stream_failure_within_a_minute_makes_a_follower_poll_for_a_minute() -> None:
     """The third failure within a minute ends the use of streams for a minute."""
     failures = StreamFailures()
     for second in range(MAX_FAILURES - 1):
@@ -316,7 +316,7 @@ def test_three_stream_failures_within_a_minute_stop_the_use_of_streams_for_a_min
     assert failures.count == MAX_FAILURES
 
 
-def test_stream_failures_spread_over_time_do_not_stop_the_use_of_streams() -> None:
+def test_stream_failures_spread_over_more_than_a_minute_do_not_make_a_follower_poll() -> None:
     """Streams are used again after each failure."""
     failures = StreamFailures()
     for number in range(10):
@@ -324,7 +324,7 @@ def test_stream_failures_spread_over_time_do_not_stop_the_use_of_streams() -> No
     assert (failures.count, failures.poll_until) == (10, 0)
 
 
-def test_stream_failures_before_a_polling_phase_do_not_count_for_the_next() -> None:
+def test_a_follower_counts_stream_failures_from_zero_after_each_polling_phase() -> None:
     """The next poll needs as many new failures."""
     failures = StreamFailures()
     for second in range(2 * MAX_FAILURES - 1):

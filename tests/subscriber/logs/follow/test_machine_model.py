@@ -30,12 +30,12 @@ def run_many(runs: int, new_machine: NewMachine = FollowMachine) -> None:
         World(seed, new_machine).run()
 
 
-def test_the_follower_delivers_records_in_order_once_or_reports_a_gap() -> None:
+def test_a_follower_delivers_every_record_of_the_log_once_in_order_or_reports_a_gap() -> None:
     """Every record of the log comes once and in order, or a gap reports it."""
     run_many(RUNS)
 
 
-def test_the_follower_model_reaches_every_state_and_event() -> None:
+def test_the_model_test_of_the_follower_reaches_every_state_and_event_of_the_follower() -> None:
     """A model without events would prove nothing."""
     worlds = [World(seed) for seed in range(200)]
     for world in worlds:
@@ -131,7 +131,9 @@ def drops_newest(*args: Any) -> FollowMachine:
         drops_newest,
     ],
 )
-def test_the_follower_model_detects_every_mutant_of_the_machine(mutant: NewMachine) -> None:
+def test_the_model_test_of_the_follower_fails_for_every_mutant_of_the_follower(
+    mutant: NewMachine,
+) -> None:
     """Examples are no last pull, a late stream, no deduplication, and no search for holes."""
     with pytest.raises((Violation, RuntimeError)):
         run_many(MUTANT_RUNS, mutant)

@@ -18,7 +18,9 @@ def run(after: int, to: int, size: int = 0) -> RecordRange:
 
 
 @given(sizes=st.lists(st.integers(0, 6), min_size=1, max_size=20))
-def test_the_newest_record_ranges_that_fit_are_kept(sizes: list[int]) -> None:
+def test_a_follower_buffer_keeps_the_newest_record_ranges_within_its_size_limits(
+    sizes: list[int],
+) -> None:
     """At most 4 records and 10 bytes, and the newest range in any case."""
     buffer = LiveBuffer(4, 10)
     added: list[RecordRange] = []
@@ -35,7 +37,7 @@ def test_the_newest_record_ranges_that_fit_are_kept(sizes: list[int]) -> None:
     assert buffer.first is None
 
 
-def test_a_record_range_above_the_limit_is_kept_alone() -> None:
+def test_a_follower_buffer_keeps_a_record_range_larger_than_the_limit_as_its_only_range() -> None:
     """The large range is dropped when the next range arrives."""
     buffer = LiveBuffer(4, 10)
     buffer.add(a_range(0, 11))
@@ -58,7 +60,7 @@ def test_a_full_follower_buffer_drops_its_oldest_record_range() -> None:
     assert buffer.first is None
 
 
-def test_the_follower_buffer_is_limited_by_bytes() -> None:
+def test_a_follower_buffer_drops_its_oldest_record_ranges_above_the_byte_limit() -> None:
     """The newest run stays, however large it is."""
     buffer = LiveBuffer(100, 1000)
     buffer.add(run(0, 1, size=600))
@@ -68,7 +70,7 @@ def test_the_follower_buffer_is_limited_by_bytes() -> None:
     assert (len(buffer), buffer.first) == (1, run(2, 3, size=5000))
 
 
-def test_record_ranges_without_records_count_in_the_follower_buffer() -> None:
+def test_record_ranges_without_records_count_towards_the_limit_of_a_follower_buffer() -> None:
     """Runs without records count too, because there can be any number of them."""
     buffer = LiveBuffer(3, 1000)
     for seq in range(10):

@@ -19,14 +19,14 @@ async def handle(record: Record) -> None:
     """Accept any record."""
 
 
-def test_the_coroutine_handler_of_a_follower_raises_if_its_event_loop_is_closed() -> None:
+def test_a_follower_with_a_coroutine_handler_raises_if_the_event_loop_is_closed() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
     with pytest.raises(RuntimeError, match="closed"):
         CoroutineHandler(handle, loop)(record(1, 1))
 
 
-def test_a_follower_does_not_wait_for_a_record_that_a_closing_event_loop_dropped(
+def test_a_follower_does_not_wait_for_a_handler_whose_event_loop_was_closed_before_it_ran(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The event loop was asked to handle the record, but was closed first."""
