@@ -98,7 +98,7 @@ OPERATIONS: dict[str, Callable[[Broker], object]] = {
 @pytest.mark.parametrize("leased", [False, True], ids=["waiting", "leased"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["without keys", "keyed"])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_cost_of_a_call_does_not_grow_with_the_backlog(
+def test_the_cost_of_a_call_to_the_engine_does_not_grow_with_the_backlog(
     name: str, keyed: bool, leased: bool
 ) -> None:
     """Four times the backlog costs little more: the rest comes in slices, which are as short."""
@@ -119,7 +119,9 @@ def test_the_cost_of_a_call_does_not_grow_with_the_backlog(
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["without keys", "keyed"])
-def test_the_cost_of_the_subscription_state_does_not_grow_with_the_backlog(keyed: bool) -> None:
+def test_the_cost_of_reading_the_state_of_a_subscription_does_not_grow_with_its_backlog(
+    keyed: bool,
+) -> None:
     """Neither leases nor keys cost more."""
     costs = []
     for count in (SMALL, LARGE):
@@ -133,7 +135,9 @@ def test_the_cost_of_the_subscription_state_does_not_grow_with_the_backlog(keyed
 
 
 @pytest.mark.parametrize("state", ["waiting", "waiting for a retry"])
-def test_a_retention_sweep_costs_only_the_messages_that_it_drops(state: str) -> None:
+def test_the_cost_of_a_retention_sweep_depends_only_on_the_number_of_dropped_messages(
+    state: str,
+) -> None:
     """The rest of a keyed backlog is not touched."""
     costs = []
     for count in (SMALL, LARGE):
@@ -166,7 +170,7 @@ def sliced(**settings: Any) -> Broker:
     return broker
 
 
-def test_a_purge_takes_effect_before_its_sliced_work_is_done() -> None:
+def test_a_purge_empties_the_backlog_before_its_work_in_slices_is_done() -> None:
     """Nothing of the backlog is delivered or counted, and its ack IDs are stale."""
     broker = sliced()
     broker.publish(*"abcdef")
@@ -210,7 +214,9 @@ def test_an_ordering_key_keeps_its_order_while_a_seek_is_under_way() -> None:
     assert consumer.take_data() == ["c", "d", "e", "f", "g"]
 
 
-def test_delivery_attempts_are_kept_by_a_seek_to_a_time() -> None:
+def test_a_seek_to_a_time_keeps_the_delivery_attempts_of_messages_that_stay_in_the_backlog() -> (
+    None
+):
     """Delivery attempts belong to the message, whichever queue has it."""
     broker = sliced()
     broker.publish(*"abc")
@@ -224,7 +230,7 @@ def test_delivery_attempts_are_kept_by_a_seek_to_a_time() -> None:
     ]
 
 
-def test_a_second_seek_replaces_one_that_is_under_way() -> None:
+def test_a_second_seek_of_a_subscription_replaces_a_seek_that_is_under_way() -> None:
     """The state after it is that of the second seek."""
     broker = sliced(retain_acked_messages=True)
     broker.publish(*"abcde")
@@ -241,7 +247,7 @@ def test_a_second_seek_replaces_one_that_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("why", ["filter", "key"])
-def test_a_consumer_is_woken_for_a_message_behind_many_unavailable_ones(
+def test_a_consumer_is_woken_for_an_available_message_behind_many_blocked_messages(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The take of the consumer gives up after some messages.
@@ -270,7 +276,9 @@ def test_a_consumer_is_woken_for_a_message_behind_many_unavailable_ones(
     assert consumer.take_data() == ["last"]
 
 
-def test_a_seek_filters_messages_from_before_the_subscription() -> None:
+def test_a_seek_applies_the_filter_to_messages_from_before_the_creation_of_the_subscription() -> (
+    None
+):
     """Messages from before the subscription were never filtered."""
     broker = Broker(topic={"message_retention_duration": Duration(seconds=600)})
     broker.publish("a", kind="good")
@@ -284,7 +292,7 @@ def test_a_seek_filters_messages_from_before_the_subscription() -> None:
     assert broker.join().take_data() == ["a"]
 
 
-def test_a_crash_during_a_seek_loses_no_message() -> None:
+def test_a_crash_during_a_seek_loses_no_message_of_the_subscription() -> None:
     """The observer learns the whole seek at once."""
     keeper = Keeper()
     broker = sliced_and_kept(keeper)
@@ -309,7 +317,7 @@ def sliced_and_kept(keeper: Keeper, restore_from: Keeper | None = None) -> Broke
     return broker
 
 
-def test_a_sliced_retention_sweep_drops_only_messages_that_are_too_old() -> None:
+def test_a_retention_sweep_in_slices_drops_only_messages_past_their_retention() -> None:
     """Leased messages stay until their lease ends."""
     broker = sliced(message_retention_duration=Duration(seconds=600))
     broker.publish(*"abcdef")
@@ -325,7 +333,7 @@ def test_a_sliced_retention_sweep_drops_only_messages_that_are_too_old() -> None
     assert broker.join().take_data() == ["young"]
 
 
-def test_a_retention_sweep_reaches_messages_that_a_seek_has_not_queued_yet() -> None:
+def test_a_retention_sweep_drops_messages_that_a_seek_under_way_has_not_restored_yet() -> None:
     """Such messages become too old like others."""
     broker = sliced(message_retention_duration=Duration(seconds=600), retain_acked_messages=True)
     broker.publish(*"abcde")
@@ -341,7 +349,9 @@ def test_a_retention_sweep_reaches_messages_that_a_seek_has_not_queued_yet() -> 
 
 
 @pytest.mark.parametrize("thread", ["another thread", "the event loop", "HTTP"])
-def test_an_advance_of_the_clock_returns_after_all_sliced_work(thread: str) -> None:
+def test_an_advance_of_the_broker_clock_returns_after_all_work_in_slices_is_done(
+    thread: str,
+) -> None:
     """A test sees the state of the new time."""
     clock = ManualClock()
     with Emulator(clock=clock, rest=True) as emulator:

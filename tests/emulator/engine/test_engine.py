@@ -32,7 +32,7 @@ def broker_with(**options: Any) -> Broker:
 # ---- byte limit ----------------------------------------------------------------------------------
 
 
-def test_a_full_broker_refuses_a_whole_publish_request() -> None:
+def test_a_broker_at_its_byte_limit_refuses_a_publish_request_as_a_whole() -> None:
     """Each kept message counts once. An acknowledgement makes room."""
     broker = broker_with(max_bytes=2500)
     broker.engine.create_subscription(
@@ -47,7 +47,7 @@ def test_a_full_broker_refuses_a_whole_publish_request() -> None:
     assert broker.publish("b" * 1000, "c" * 1000) == ["2", "3"]
 
 
-def test_kept_bytes_are_the_sizes_of_the_kept_messages() -> None:
+def test_the_kept_bytes_of_the_engine_are_the_sizes_of_messages_that_a_subscription_keeps() -> None:
     """A message that no subscription keeps takes no room."""
     broker = broker_holding("a")
     (got,) = broker.join().take()
@@ -61,7 +61,7 @@ def test_kept_bytes_are_the_sizes_of_the_kept_messages() -> None:
 # ---- lenience ------------------------------------------------------------------------------------
 
 
-def test_a_lenient_engine_allows_an_ack_deadline_of_one_second() -> None:
+def test_an_engine_with_lenient_limits_allows_an_ack_deadline_of_one_second() -> None:
     """The minimum is 1 s. By default it is 10 s."""
     config = pubsub.Subscription(
         name=f"{PROJECT}/subscriptions/quick", topic=TOPIC, ack_deadline_seconds=1
@@ -107,7 +107,7 @@ def test_messages_are_validated_by_the_schema_before_they_are_published() -> Non
     assert seen == [(topic.name, 2), (topic.name, 1)]
 
 
-def test_only_new_schema_settings_of_a_topic_are_checked() -> None:
+def test_a_topic_update_checks_schema_settings_only_if_they_change() -> None:
     """A schema that was deleted since does not prevent other changes."""
     known = {SCHEMA}
 
@@ -148,7 +148,7 @@ def join(broker: Broker, *, is_push: bool) -> Consumer:
     return consumer
 
 
-def test_the_pusher_is_notified_of_every_push_config_change() -> None:
+def test_the_engine_notifies_the_pusher_of_every_push_config_change() -> None:
     """The pusher is notified of creation, change and deletion, and not of unchanged settings."""
     told: list[str] = []
     clock = ManualClock()
@@ -166,7 +166,9 @@ def test_the_pusher_is_notified_of_every_push_config_change() -> None:
     assert told == [SUBSCRIPTION] * 5
 
 
-def test_push_and_pull_consumers_are_refused_by_subscriptions_of_the_other_kind() -> None:
+def test_a_push_subscription_refuses_pull_consumers_and_a_pull_subscription_push_consumers() -> (
+    None
+):
     """A change of the push config swaps the accepted kind."""
     broker = Broker()
     with pytest.raises(FailedPrecondition):
@@ -216,7 +218,9 @@ def test_an_engine_reset_removes_all_resources_messages_and_consumers() -> None:
     assert broker.publish("b") == ["1"]
 
 
-def test_a_setting_without_effect_is_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_broker_logs_a_warning_that_names_a_resource_setting_without_effect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The setting is stored and returned. A setting with an effect gives no warning."""
     transform = pubsub.MessageTransform(
         javascript_udf=pubsub.JavaScriptUDF(function_name="f", code="function f(m) { return m; }")

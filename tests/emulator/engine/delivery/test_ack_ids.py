@@ -9,7 +9,9 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, broker_holding
 
 
-def test_a_late_acknowledgement_prevents_a_redelivery() -> None:
+def test_an_acknowledgement_after_the_lease_expired_prevents_the_redelivery_of_the_message() -> (
+    None
+):
     """The acknowledgement counts if the message has not been delivered again."""
     broker = broker_holding("a", "b")
     late = broker.join(deadline=10).take()
@@ -19,7 +21,7 @@ def test_a_late_acknowledgement_prevents_a_redelivery() -> None:
     assert broker.join().take_data() == ["b"]
 
 
-def test_an_ack_id_of_an_earlier_delivery_does_not_affect_the_current_lease() -> None:
+def test_an_ack_id_of_an_earlier_delivery_neither_ends_nor_extends_the_current_lease() -> None:
     """The rule holds for an acknowledgement, a nack and an extension."""
     broker = broker_holding("a")
     consumer = broker.join(deadline=10)
@@ -41,7 +43,7 @@ def test_a_duplicate_ack_id_in_a_request_is_acknowledged_once() -> None:
     assert broker.acknowledge(got, got) == []
 
 
-def test_an_ack_id_that_was_never_issued_is_stale() -> None:
+def test_a_well_formed_ack_id_that_was_never_issued_is_treated_as_stale() -> None:
     """The broker cannot distinguish such an ID from one that was forgotten long ago."""
     broker = broker_holding("a")
     (got,) = broker.join().take()
@@ -54,7 +56,7 @@ MALFORMED = ("", "x", "-", "1", "1-", "0x1-{mark}", "-1-{mark}", "A-{mark}", "{m
 
 
 @pytest.mark.parametrize("bad", [*MALFORMED, "1" * 17 + "-{mark}", "{number}-{mark}-{mark}"])
-def test_one_malformed_ack_id_refuses_the_whole_request(bad: str) -> None:
+def test_a_request_with_one_malformed_ack_id_is_refused_as_a_whole(bad: str) -> None:
     """The good IDs of the request are not applied either."""
     broker = broker_holding("a", "b")
     good, other = broker.join(deadline=10).take()
@@ -83,7 +85,7 @@ def test_an_ack_id_of_another_subscription_is_refused() -> None:
     assert broker.backlog == 1
 
 
-def test_a_request_without_ack_ids_is_refused() -> None:
+def test_an_acknowledge_request_without_ack_ids_is_refused() -> None:
     """An empty request is an error."""
     broker = Broker()
     text = "You have not specified an ack ID in the request."
@@ -111,7 +113,9 @@ def test_an_ack_deadline_out_of_bounds_is_refused(seconds: int) -> None:
     assert consumer.take_data() == ["a"]
 
 
-def test_late_acknowledgements_leave_no_consumer_waiting_for_available_messages() -> None:
+def test_a_consumer_that_may_take_the_available_message_is_woken_after_late_acknowledgements() -> (
+    None
+):
     """A message that was acknowledged late wakes nobody. The holder of a key is woken instead."""
     broker = broker_holding("k1", "k2", "k3", key="k", enable_message_ordering=True)
     keyed, other, third = broker.join(max_messages=2), broker.join(max_messages=1), broker.join()

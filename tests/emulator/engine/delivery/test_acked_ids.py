@@ -38,7 +38,7 @@ def ids(*numbers: int) -> list[str]:
 
 
 @pytest.mark.parametrize("step", [1, 2, 1023, 1024, 5000])
-def test_the_acked_id_memory_contains_exactly_the_ids_that_were_added(step: int) -> None:
+def test_the_memory_of_acknowledged_ack_ids_contains_exactly_the_added_ones(step: int) -> None:
     """The test covers runs, gaps, and the limits of chunks."""
     known = AckedIds(NAME, None)
     numbers = range(1000, 1000 + 500 * step, step)
@@ -51,7 +51,7 @@ def test_the_acked_id_memory_contains_exactly_the_ids_that_were_added(step: int)
     assert "no id" not in known
 
 
-def test_a_generation_of_acked_ids_expires_as_a_whole() -> None:
+def test_a_generation_in_the_memory_of_acknowledged_ack_ids_expires_as_a_whole() -> None:
     """Nothing is forgotten within eleven minutes, and everything is after 13."""
     known = AckedIds(NAME, None)
     assert known.next_due() is None
@@ -68,7 +68,7 @@ def test_a_generation_of_acked_ids_expires_as_a_whole() -> None:
     assert known.next_due() is None
 
 
-def test_acked_ids_are_restored_from_their_notes_with_their_age() -> None:
+def test_acknowledged_ack_ids_are_restored_from_storage_notes_with_their_age() -> None:
     """The IDs keep their age. IDs that are too old by then are reported as forgotten."""
     notes = Notes()
     known = AckedIds(NAME, notes)
@@ -85,7 +85,9 @@ def test_acked_ids_are_restored_from_their_notes_with_their_age() -> None:
     assert notes.kept == {}
 
 
-def test_the_acked_id_memory_has_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_acknowledged_ack_ids_forgets_the_oldest_at_its_size_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The oldest IDs are forgotten first, before their time."""
     monkeypatch.setattr(acked_ids, "MAX_CHUNKS", 8)
     notes = Notes()

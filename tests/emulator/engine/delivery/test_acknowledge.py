@@ -57,7 +57,7 @@ def test_an_acknowledged_message_leaves_the_backlog(wire: Wire, emulator: Emulat
 
 
 @pytest.mark.parametrize("how", ["nacked", "expired", "redelivered"])
-def test_with_exactly_once_delivery_the_error_names_each_refused_ack_id(
+def test_with_exactly_once_delivery_the_error_of_an_acknowledge_call_names_each_refused_ack_id(
     wire: Wire, clock: ManualClock, how: str
 ) -> None:
     """The good IDs are acknowledged, and named as failures to repeat: their repeat succeeds."""
@@ -87,7 +87,7 @@ def test_with_exactly_once_delivery_the_error_names_each_refused_ack_id(
 
 
 @pytest.mark.parametrize("key", ["", "k"])
-def test_with_exactly_once_delivery_an_acknowledgement_can_be_repeated(
+def test_with_exactly_once_delivery_a_repeated_acknowledgement_succeeds(
     wire: Wire, clock: ManualClock, key: str
 ) -> None:
     """The first answer may have been lost.
@@ -107,7 +107,7 @@ def test_with_exactly_once_delivery_an_acknowledgement_can_be_repeated(
     assert dict(failure(wire, acknowledge(first)).metadata) == {first: INVALID}
 
 
-def test_with_exactly_once_delivery_an_expired_ack_id_stays_refused(
+def test_an_expired_exactly_once_ack_id_is_refused_even_after_another_id_is_acknowledged(
     wire: Wire, clock: ManualClock
 ) -> None:
     """The rule holds even if another ID of the message was acknowledged since."""
@@ -120,7 +120,9 @@ def test_with_exactly_once_delivery_an_expired_ack_id_stays_refused(
     assert dict(error.metadata) == {renewed: TRANSIENT, expired: INVALID}
 
 
-def test_the_error_details_of_an_acknowledgement_agree_with_its_status(wire: Wire) -> None:
+def test_the_error_details_of_a_refused_acknowledge_call_have_the_code_and_text_of_its_status(
+    wire: Wire,
+) -> None:
     """The official Python client discards details with another code or text."""
     wire.create(enable_exactly_once_delivery=True)
     (a,) = publish_and_pull(wire, 1)
@@ -131,7 +133,7 @@ def test_the_error_details_of_an_acknowledgement_agree_with_its_status(wire: Wir
     assert (status.code, status.message) == (refused.code().value[0], refused.details())
 
 
-def test_an_exactly_once_request_with_too_many_stale_ack_ids_has_no_effect(
+def test_an_exactly_once_acknowledge_call_with_too_many_stale_ack_ids_acknowledges_nothing(
     wire: Wire, emulator: Emulator
 ) -> None:
     """Clients refuse longer headers, and would repeat the request for minutes."""
@@ -154,7 +156,9 @@ def test_an_exactly_once_request_with_too_many_stale_ack_ids_has_no_effect(
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_without_exactly_once_delivery_stale_ack_ids_are_ignored(wire: Wire) -> None:
+def test_without_exactly_once_delivery_an_acknowledge_call_ignores_stale_ack_ids(
+    wire: Wire,
+) -> None:
     """A client that was disconnected for a while acknowledges its old messages."""
     wire.create()
     stale = publish_and_pull(wire, 1000)
@@ -162,7 +166,7 @@ def test_without_exactly_once_delivery_stale_ack_ids_are_ignored(wire: Wire) -> 
     wire.acknowledge(*stale)
 
 
-def test_delivery_attempts_are_reported_with_a_dead_letter_policy(
+def test_with_a_dead_letter_policy_pulled_messages_have_a_delivery_attempt_number(
     wire: Wire, clock: ManualClock
 ) -> None:
     """The attempt is the number of nacks and expired leases plus one."""
@@ -178,7 +182,9 @@ def test_delivery_attempts_are_reported_with_a_dead_letter_policy(
     assert attempts == [1, 2, 3]
 
 
-def test_delivery_attempts_are_not_reported_without_a_dead_letter_policy(wire: Wire) -> None:
+def test_without_a_dead_letter_policy_pulled_messages_have_no_delivery_attempt_number(
+    wire: Wire,
+) -> None:
     """The field is 0, which clients show as unknown."""
     wire.create_with("a")
     for _ in range(2):
@@ -200,7 +206,7 @@ def test_an_acknowledge_request_has_512_kilobytes_at_most(wire: Wire) -> None:
         )
 
 
-def test_an_error_quotes_a_long_ack_id_only_in_part(wire: Wire) -> None:
+def test_an_error_about_a_long_ack_id_quotes_only_a_part_of_the_id(wire: Wire) -> None:
     """A status travels in a header. Clients refuse long headers with a code that is retried."""
     wire.create()
     refused = wire.start(*acknowledge("é" * 100_000)).exception()

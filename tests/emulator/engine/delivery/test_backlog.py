@@ -58,7 +58,7 @@ def test_ordering_keys_have_no_effect_without_message_ordering() -> None:
     assert second.take_data() == ["1"]
 
 
-def test_an_ordering_key_stays_with_the_consumer_that_has_leases_of_it() -> None:
+def test_an_ordering_key_goes_only_to_the_consumer_that_has_leases_of_its_messages() -> None:
     """Other consumers receive nothing of the key until all of those leases is acknowledged."""
     broker = ordered("1", "2", "3")
     holder, other = broker.join(), broker.join()
@@ -71,7 +71,7 @@ def test_an_ordering_key_stays_with_the_consumer_that_has_leases_of_it() -> None
     assert other.take_data() == ["3"]
 
 
-def test_new_messages_of_an_ordering_key_wake_only_its_holder() -> None:
+def test_new_messages_of_an_ordering_key_wake_only_the_consumer_that_holds_the_key() -> None:
     """Only the holder may take the messages."""
     broker = ordered("1")
     other, holder = broker.join(), broker.join()
@@ -94,7 +94,9 @@ def test_ordering_keys_are_spread_over_waiting_consumers() -> None:
     assert keys[0] | keys[1] == set("abcdefgh")
 
 
-def test_out_of_order_acknowledgements_of_a_key_become_final_in_order() -> None:
+def test_out_of_order_acknowledgements_of_an_ordering_key_leave_the_backlog_in_publish_order() -> (
+    None
+):
     """A message is unfinished until all earlier ones of its key are acknowledged."""
     broker = ordered("1", "2", "3")
     one, two, three = broker.join().take()
@@ -118,7 +120,9 @@ def expire(broker: Broker, _consumer: ConsumerDriver, got: Got) -> None:
 
 
 @pytest.mark.parametrize("fail", [nack, expire])
-def test_a_failed_message_restarts_its_ordering_key_at_that_message(fail: Failure) -> None:
+def test_a_failed_message_and_all_later_ones_of_its_ordering_key_are_redelivered(
+    fail: Failure,
+) -> None:
     """Every later message is redelivered, even if it was acknowledged since.
 
     Earlier messages are not.
@@ -134,7 +138,7 @@ def test_a_failed_message_restarts_its_ordering_key_at_that_message(fail: Failur
     assert [g.failed_before for g in again] == [1, 0, 0]
 
 
-def test_a_redelivered_message_must_be_acknowledged_again() -> None:
+def test_a_redelivered_message_of_a_restarted_ordering_key_must_be_acknowledged_again() -> None:
     """An acknowledgement of the earlier delivery does not count for the new one."""
     broker = ordered("1", "2")
     consumer = broker.join()
@@ -149,7 +153,9 @@ def test_a_redelivered_message_must_be_acknowledged_again() -> None:
 
 
 @pytest.mark.parametrize("fail", [nack, expire])
-def test_a_failed_message_ends_the_leases_of_later_messages_of_its_key(fail: Failure) -> None:
+def test_a_failed_message_ends_the_leases_of_later_messages_of_its_ordering_key(
+    fail: Failure,
+) -> None:
     """The later messages are redelivered without an attempt, and their old ack IDs are stale."""
     broker = ordered("1", "2", "3")
     consumer = broker.join(deadline=600)
@@ -163,7 +169,9 @@ def test_a_failed_message_ends_the_leases_of_later_messages_of_its_key(fail: Fai
     assert [(g.data, g.failed_before) for g in again] == [("1", 1), ("2", 0), ("3", 0), ("4", 0)]
 
 
-def test_of_leases_of_a_key_that_expire_together_only_the_earliest_counts_an_attempt() -> None:
+def test_when_leases_of_an_ordering_key_expire_together_only_the_earliest_counts_an_attempt() -> (
+    None
+):
     """A consumer that dies with 100 messages of a key was handling one of them."""
     broker = ordered("1", "2", "3")
     consumer = broker.join(deadline=10)
@@ -172,7 +180,7 @@ def test_of_leases_of_a_key_that_expire_together_only_the_earliest_counts_an_att
     assert [g.failed_before for g in consumer.take()] == [1, 0, 0]
 
 
-def test_of_messages_of_a_key_nacked_together_only_the_earliest_counts_an_attempt() -> None:
+def test_when_messages_of_a_key_are_nacked_together_only_the_earliest_counts_an_attempt() -> None:
     """The result is the same as for separate nacks in order."""
     broker = ordered("1", "2", "3")
     consumer = broker.join()
@@ -181,7 +189,7 @@ def test_of_messages_of_a_key_nacked_together_only_the_earliest_counts_an_attemp
     assert [g.failed_before for g in consumer.take()] == [1, 0, 0]
 
 
-def test_an_earlier_message_of_a_key_keeps_its_lease_when_a_later_one_fails() -> None:
+def test_an_earlier_message_of_an_ordering_key_keeps_its_lease_when_a_later_message_fails() -> None:
     """The failed message and later ones are redelivered while the earlier one is still leased."""
     broker = ordered("1", "2", "3")
     holder, other = broker.join(deadline=600), broker.join(deadline=600)
@@ -193,7 +201,7 @@ def test_an_earlier_message_of_a_key_keeps_its_lease_when_a_later_one_fails() ->
     assert broker.backlog == 2
 
 
-def test_messages_of_an_ordering_key_returned_unseen_count_no_delivery_attempt() -> None:
+def test_ordered_messages_returned_unseen_by_a_consumer_count_no_delivery_attempt() -> None:
     """A client that shuts down has not tried the messages."""
     broker = ordered("1", "2")
     consumer = broker.join(deadline=600)
@@ -202,7 +210,7 @@ def test_messages_of_an_ordering_key_returned_unseen_count_no_delivery_attempt()
     assert [(g.data, g.failed_before) for g in consumer.take()] == [("1", 0), ("2", 0)]
 
 
-def test_a_nacked_ordering_key_stays_reserved_for_its_holder_for_a_while() -> None:
+def test_an_ordering_key_with_a_nack_stays_reserved_for_the_same_consumer_for_a_while() -> None:
     """The holder may have later messages in its queue, and must see the failed one again first."""
     broker = ordered("1", "2")
     holder, other = broker.join(), broker.join()
@@ -212,7 +220,7 @@ def test_a_nacked_ordering_key_stays_reserved_for_its_holder_for_a_while() -> No
     assert holder.take_data(1) == ["1"]
 
 
-def test_a_holder_that_does_not_take_its_reserved_key_loses_it() -> None:
+def test_a_consumer_that_does_not_take_its_reserved_ordering_key_in_time_loses_the_key() -> None:
     """A waiting consumer gets the key."""
     broker = ordered("1", "2")
     holder, other = broker.join(), broker.join()
@@ -224,7 +232,7 @@ def test_a_holder_that_does_not_take_its_reserved_key_loses_it() -> None:
     assert other.take_data() == ["1", "2"]
 
 
-def test_a_holder_that_leaves_loses_its_reserved_key() -> None:
+def test_a_consumer_that_leaves_loses_its_reserved_ordering_key() -> None:
     """The key is free at once."""
     broker = ordered("1", "2")
     holder, other = broker.join(), broker.join()
@@ -247,7 +255,9 @@ def test_an_ordering_key_with_an_expired_lease_may_go_to_any_consumer() -> None:
     assert other.take_data() == ["2"]
 
 
-def test_several_failures_of_a_key_restart_it_at_the_earliest_failed_message() -> None:
+def test_several_failures_of_an_ordering_key_restart_delivery_at_the_earliest_failed_message() -> (
+    None
+):
     """The order in which the leases end does not matter."""
     broker = ordered("1", "2", "3", "4")
     consumer = broker.join()
@@ -272,7 +282,7 @@ def test_ordering_keys_keep_their_order_through_repeated_failures() -> None:
     assert broker.backlog == 0
 
 
-def test_a_leaving_consumer_returns_its_ordering_keys() -> None:
+def test_a_leaving_consumer_frees_its_ordering_keys_for_other_consumers() -> None:
     """Messages that the consumer acknowledged after an unfinished one also return.
 
     No attempt is counted.
@@ -289,7 +299,7 @@ def test_a_leaving_consumer_returns_its_ordering_keys() -> None:
     assert {g.failed_before for g in again} == {0}
 
 
-def test_ordering_keys_of_an_answered_pull_are_blocked_for_other_pulls() -> None:
+def test_ordering_keys_with_messages_leased_by_a_pull_are_blocked_for_other_pulls() -> None:
     """Other pulls get nothing of a key until the leases of the first one have ended."""
     broker = ordered("1", "2", "3")
     pull = broker.join(deadline=10)
@@ -302,7 +312,7 @@ def test_ordering_keys_of_an_answered_pull_are_blocked_for_other_pulls() -> None
     assert broker.join().take_data() == ["3"]
 
 
-def test_ordering_keys_of_an_unacknowledged_pull_are_free_at_its_ack_deadline() -> None:
+def test_ordering_keys_leased_by_an_unacknowledged_pull_are_free_after_the_ack_deadline() -> None:
     """The key continues from the first unacknowledged message."""
     broker = ordered("1", "2", "3")
     pull = broker.join(deadline=10)
@@ -323,7 +333,7 @@ def test_a_late_acknowledgement_of_an_ordered_message_is_refused() -> None:
     assert consumer.take_data() == ["1", "2"]
 
 
-def test_a_consumer_with_room_for_one_message_receives_a_key_one_by_one() -> None:
+def test_a_consumer_with_room_for_one_message_receives_an_ordering_key_message_by_message() -> None:
     """Each acknowledgement releases the next message to the waiting consumer."""
     broker = ordered("1", "2", "3")
     consumer = broker.join(max_messages=1)
@@ -335,7 +345,7 @@ def test_a_consumer_with_room_for_one_message_receives_a_key_one_by_one() -> Non
     assert consumer.wakes == 2
 
 
-def test_an_ordering_key_with_a_long_backlog_does_not_starve_other_keys() -> None:
+def test_an_ordering_key_with_a_long_backlog_does_not_delay_messages_of_other_keys() -> None:
     """The holder receives other keys in between."""
     broker = ordered(*(f"k{i}" for i in range(100)))
     broker.publish("x", key="x")
@@ -343,7 +353,7 @@ def test_an_ordering_key_with_a_long_backlog_does_not_starve_other_keys() -> Non
     assert {"x", "free"} <= set(broker.join().take_data(10))
 
 
-def test_a_finished_ordering_key_takes_no_memory() -> None:
+def test_an_ordering_key_whose_messages_are_all_acknowledged_takes_no_memory() -> None:
     """There may be as many keys as users.
 
     No key is kept after all its messages are acknowledged.

@@ -49,7 +49,9 @@ def buried(broker: Broker) -> list[pubsub.PubsubMessage]:
 
 
 @pytest.mark.parametrize("fail", [nack, expire])
-def test_a_message_that_fails_too_often_goes_to_the_dead_letter_topic(fail: Failure) -> None:
+def test_a_message_is_published_to_the_dead_letter_topic_after_its_maximum_of_delivery_attempts(
+    fail: Failure,
+) -> None:
     """The message is delivered the maximum number of times.
 
     After that only the other topic has it.
@@ -66,7 +68,7 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letter_topic(fail: Fail
     assert [message.data for message in buried(broker)] == [b"bad"]
 
 
-def test_a_dead_letter_leaves_the_other_messages_of_its_key_in_the_subscription() -> None:
+def test_a_dead_letter_leaves_other_messages_of_its_ordering_key_in_the_subscription() -> None:
     """The later messages are delivered again without it.
 
     Their consumer sees that the dead letter is gone.
@@ -111,7 +113,7 @@ def test_a_dead_letter_copy_names_its_source_subscription_and_message() -> None:
     }
 
 
-def test_a_message_returned_by_a_leaving_consumer_counts_no_failed_attempt() -> None:
+def test_a_leaving_consumer_brings_its_messages_no_nearer_to_the_dead_letter_topic() -> None:
     """A consumer that leaves is not a failure of the message."""
     broker = with_policy()
     broker.publish("good")
@@ -122,7 +124,7 @@ def test_a_message_returned_by_a_leaving_consumer_counts_no_failed_attempt() -> 
     assert (broker.backlog, buried(broker)) == (1, [])
 
 
-def test_without_the_dead_letter_topic_a_failed_message_is_redelivered() -> None:
+def test_a_failed_message_is_redelivered_if_its_dead_letter_topic_does_not_exist() -> None:
     """Attempts continue to count. When the topic exists again, the next failure is the last."""
     broker = with_policy()
     broker.engine.delete_topic(DEAD_TOPIC)
@@ -152,7 +154,9 @@ def test_a_dead_letter_does_not_block_its_ordering_key() -> None:
     assert broker.backlog == 0
 
 
-def test_a_dead_letter_is_skipped_when_its_key_restarts_at_an_earlier_message() -> None:
+def test_a_dead_letter_is_not_delivered_when_its_ordering_key_restarts_at_an_earlier_message() -> (
+    None
+):
     """The dead letter is not delivered again."""
     broker = with_policy(enable_message_ordering=True)
     broker.publish("one", "bad", key="k")
@@ -186,7 +190,7 @@ def test_a_topic_may_be_its_own_dead_letter_topic() -> None:
     assert (again.data, again.failed_before) == ("bad", 0)
 
 
-def test_a_dead_letter_policy_needs_an_existing_topic() -> None:
+def test_a_dead_letter_policy_with_a_missing_topic_is_refused() -> None:
     """The check is the behaviour of the production service."""
     broker = Broker()
     config = pubsub.Subscription(
@@ -196,7 +200,7 @@ def test_a_dead_letter_policy_needs_an_existing_topic() -> None:
         broker.engine.create_subscription(config)
 
 
-def test_the_delivery_attempt_is_zero_without_and_counted_with_a_dead_letter_policy(
+def test_the_delivery_attempt_of_a_message_is_zero_unless_a_dead_letter_policy_is_set(
     wire: Wire,
 ) -> None:
     """delivery_attempt is 0 without a policy. With a policy it starts at 1."""
@@ -213,7 +217,7 @@ def test_the_delivery_attempt_is_zero_without_and_counted_with_a_dead_letter_pol
     assert received.delivery_attempt == 2
 
 
-def test_messages_returned_unseen_count_no_failed_attempt(wire: Wire) -> None:
+def test_messages_returned_before_a_client_saw_them_count_no_failed_attempt(wire: Wire) -> None:
     """A client reports the return in the metadata of its call."""
     wire.call("CreateTopic", pubsub.Topic(name=DEAD_TOPIC))
     wire.create_with("a", dead_letter_policy=POLICY)

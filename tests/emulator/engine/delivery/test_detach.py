@@ -31,7 +31,7 @@ def test_a_detached_subscription_is_marked_as_detached() -> None:
     assert broker.engine.list_topic_subscriptions(request).subscriptions == []
 
 
-def test_detaching_a_subscription_twice_is_no_error() -> None:
+def test_detaching_a_detached_subscription_again_succeeds() -> None:
     """The state is already the one that the caller wants."""
     broker = Broker()
     broker.engine.detach_subscription(SUBSCRIPTION)

@@ -23,7 +23,7 @@ def refused(broker: Broker, *got: Got) -> dict[str, str]:
     return {each.data: refusals[each.ack_id] for each in got if each.ack_id in refusals}
 
 
-def test_with_exactly_once_delivery_an_expired_ack_id_is_refused() -> None:
+def test_an_acknowledgement_with_an_expired_exactly_once_ack_id_is_refused() -> None:
     """The ID is refused even before the message is delivered again."""
     broker = exactly_once()
     broker.publish("a")
@@ -34,7 +34,7 @@ def test_with_exactly_once_delivery_an_expired_ack_id_is_refused() -> None:
     assert consumer.take_data() == ["a"]
 
 
-def test_with_exactly_once_delivery_an_acknowledged_id_can_be_acknowledged_again() -> None:
+def test_an_already_acknowledged_exactly_once_ack_id_can_be_acknowledged_again() -> None:
     """The client may have lost the first answer."""
     broker = exactly_once()
     broker.publish("a")
@@ -44,7 +44,7 @@ def test_with_exactly_once_delivery_an_acknowledged_id_can_be_acknowledged_again
     assert broker.backlog == 0
 
 
-def test_good_ack_ids_beside_a_bad_one_are_acknowledged() -> None:
+def test_valid_ack_ids_are_acknowledged_although_the_same_request_has_an_invalid_one() -> None:
     """A request is not a transaction."""
     broker = exactly_once()
     broker.publish("a", "b")
@@ -54,7 +54,7 @@ def test_good_ack_ids_beside_a_bad_one_are_acknowledged() -> None:
     assert broker.backlog == 1
 
 
-def test_with_exactly_once_delivery_a_key_must_be_acknowledged_in_order() -> None:
+def test_with_exactly_once_delivery_messages_of_a_key_must_be_acknowledged_in_order() -> None:
     """An acknowledgement of a later message must be repeated afterwards.
 
     That message stays leased.
@@ -70,7 +70,7 @@ def test_with_exactly_once_delivery_a_key_must_be_acknowledged_in_order() -> Non
     assert broker.backlog == 0
 
 
-def test_the_order_of_ack_ids_within_one_request_does_not_matter() -> None:
+def test_an_acknowledge_request_may_name_ack_ids_of_an_ordering_key_in_any_order() -> None:
     """The request is processed as a whole."""
     broker = exactly_once(ordered=True)
     broker.publish("1", "2", "3", key="k")
@@ -79,7 +79,7 @@ def test_the_order_of_ack_ids_within_one_request_does_not_matter() -> None:
     assert broker.backlog == 0
 
 
-def test_with_exactly_once_delivery_a_failure_restarts_the_key_from_that_message() -> None:
+def test_with_exactly_once_delivery_a_failed_message_restarts_its_key_at_that_message() -> None:
     """The messages after the failed one are redelivered with it, and their old IDs are stale."""
     broker = exactly_once(ordered=True)
     broker.publish("1", "2", "3", key="k")
@@ -92,7 +92,9 @@ def test_with_exactly_once_delivery_a_failure_restarts_the_key_from_that_message
     assert refused(broker, *again) == {}
 
 
-def test_acknowledgements_of_other_keys_and_of_unkeyed_messages_do_not_wait() -> None:
+def test_exactly_once_acks_of_other_keys_and_unkeyed_messages_do_not_wait_for_a_blocked_key() -> (
+    None
+):
     """The order applies to one key."""
     broker = exactly_once(ordered=True)
     broker.publish("k1", key="k")
@@ -117,7 +119,7 @@ def test_exactly_once_delivery_can_be_switched_on_by_an_update() -> None:
     assert broker.backlog == 0
 
 
-def test_with_exactly_once_delivery_an_expired_ack_id_gets_no_new_deadline() -> None:
+def test_an_expired_exactly_once_ack_id_cannot_get_a_new_ack_deadline() -> None:
     """The lease can be neither extended nor ended."""
     broker = exactly_once()
     broker.publish("a")
@@ -131,7 +133,9 @@ def test_with_exactly_once_delivery_an_expired_ack_id_gets_no_new_deadline() -> 
 # ---- over gRPC -----------------------------------------------------------------------------------
 
 
-def test_an_exactly_once_error_reports_the_result_of_each_ack_id(wire: Wire) -> None:
+def test_the_error_of_an_exactly_once_acknowledge_call_has_the_result_of_each_ack_id(
+    wire: Wire,
+) -> None:
     """An ErrorInfo names every ID. The valid ones are acknowledged, and their repeat succeeds.
 
     Official clients count an ID that such an error does not name as failed.
@@ -156,7 +160,9 @@ def test_an_exactly_once_error_reports_the_result_of_each_ack_id(wire: Wire) -> 
     wire.acknowledge(by_data["1"], by_data["free"])
 
 
-def test_a_stream_with_exactly_once_delivery_confirms_each_ack_id(wire: Wire) -> None:
+def test_a_streaming_pull_with_exactly_once_delivery_confirms_each_acknowledged_ack_id(
+    wire: Wire,
+) -> None:
     """The results are acknowledged, invalid, and out of order."""
     wire.create(enable_exactly_once_delivery=True, enable_message_ordering=True)
     wire.publish("1", "2", "3", key="k")
@@ -177,7 +183,7 @@ def test_a_stream_with_exactly_once_delivery_confirms_each_ack_id(wire: Wire) ->
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_without_exactly_once_delivery_a_stale_ack_id_is_no_error(
+def test_without_exactly_once_delivery_acknowledging_a_stale_ack_id_succeeds(
     wire: Wire, ordered: bool
 ) -> None:
     """A stale ID is ignored."""

@@ -28,7 +28,7 @@ def is_there(broker: Broker) -> bool:
         return False
 
 
-def test_an_unused_subscription_expires_after_its_ttl() -> None:
+def test_an_unused_subscription_is_deleted_after_its_time_to_live() -> None:
     """The subscription is deleted exactly on time, with its backlog. Its topic stays."""
     broker = with_ttl(2)
     broker.publish("a")
@@ -52,7 +52,7 @@ def test_a_subscription_expires_after_31_days_by_default() -> None:
     assert not is_there(broker)
 
 
-def test_an_expiration_policy_without_ttl_never_expires_the_subscription() -> None:
+def test_a_subscription_with_an_expiration_policy_without_ttl_never_expires() -> None:
     """The rule holds however long the subscription is unused."""
     broker = Broker(expiration_policy=pubsub.ExpirationPolicy())
     broker.advance(1000 * DAY)
@@ -75,7 +75,7 @@ def calls(broker: Broker) -> list[Any]:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_every_call_on_a_subscription_restarts_its_ttl(number: int) -> None:
+def test_every_call_for_a_subscription_restarts_its_time_to_live(number: int) -> None:
     """The ttl starts again."""
     broker = with_ttl(2)
     broker.publish("a")
@@ -102,7 +102,7 @@ def test_a_connected_consumer_keeps_its_subscription_from_expiring() -> None:
     assert not is_there(broker)
 
 
-def test_a_shorter_expiration_policy_counts_from_the_update() -> None:
+def test_the_ttl_of_a_shortened_expiration_policy_counts_from_the_update() -> None:
     """An update counts as a use."""
     broker = Broker()
     broker.advance(10 * DAY)

@@ -31,7 +31,7 @@ def test_each_subscription_of_a_topic_has_its_own_filter() -> None:
     assert (broker.backlog, broker.engine.backlog(other)) == (1, 2)
 
 
-def test_messages_excluded_by_a_filter_take_no_memory() -> None:
+def test_messages_excluded_by_the_filter_of_a_subscription_take_no_memory() -> None:
     """No subscription keeps such a message."""
     broker = broker_holding("x" * 1000, filter=RED)
     assert broker.engine.kept_bytes == 0
@@ -70,7 +70,7 @@ def test_a_seek_restores_only_messages_that_match_the_filter() -> None:
 
 
 @pytest.mark.parametrize("text", ["color", 'attributes.color = "red', "attributes:a AND"])
-def test_an_invalid_filter_is_refused(text: str) -> None:
+def test_a_subscription_with_an_invalid_filter_is_refused(text: str) -> None:
     """The subscription is not created."""
     broker = Broker()
     name = f"{PROJECT}/subscriptions/other"
@@ -79,7 +79,7 @@ def test_an_invalid_filter_is_refused(text: str) -> None:
     broker.engine.create_subscription(pubsub.Subscription(name=name, topic=TOPIC))
 
 
-def test_a_filter_applies_to_publish_and_pull_over_grpc(wire: Wire) -> None:
+def test_a_subscription_filter_created_over_grpc_limits_the_pulled_messages(wire: Wire) -> None:
     """The test covers publish and pull."""
     wire.create(filter='hasPrefix(attributes.color, "r")')
     messages = [

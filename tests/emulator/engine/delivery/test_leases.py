@@ -21,7 +21,7 @@ def test_a_leased_message_goes_to_no_other_consumer() -> None:
     assert other.take_data() == ["a"]
 
 
-def test_each_delivery_has_a_new_ack_id() -> None:
+def test_each_delivery_of_a_message_has_a_new_ack_id() -> None:
     """The ID distinguishes a late answer to an earlier delivery from an answer to the newest."""
     broker = broker_holding("a")
     consumer = broker.join()
@@ -51,7 +51,7 @@ def test_a_nacked_message_is_redelivered_at_once() -> None:
     assert consumer.take_data() == ["a"]
 
 
-def test_a_modified_ack_deadline_counts_from_the_modification() -> None:
+def test_a_modified_ack_deadline_counts_from_the_time_of_the_modification() -> None:
     """The new deadline lengthens or shortens a lease, and a later one replaces it."""
     broker = broker_holding("a")
     consumer = broker.join(deadline=10)
@@ -67,7 +67,7 @@ def test_a_modified_ack_deadline_counts_from_the_modification() -> None:
     assert consumer.take_data() == ["a"]
 
 
-def test_a_shortened_lease_ends_early() -> None:
+def test_a_lease_with_a_shortened_ack_deadline_ends_at_the_shorter_deadline() -> None:
     """The rule holds even if nothing else was due earlier."""
     broker = broker_holding("a")
     consumer = broker.join(deadline=600)
@@ -76,7 +76,7 @@ def test_a_shortened_lease_ends_early() -> None:
     assert consumer.take_data() == ["a"]
 
 
-def test_a_lease_extension_applies_to_one_delivery_only() -> None:
+def test_the_lease_after_an_extended_one_has_the_default_ack_deadline() -> None:
     """The next lease of the message has the default length again."""
     broker = broker_holding("a")
     consumer = broker.join(deadline=10)
@@ -102,7 +102,9 @@ def test_leases_of_different_lengths_each_end_at_their_own_deadline() -> None:
     assert ended == ["b", "c", "a"]
 
 
-def test_the_engine_reports_its_next_due_time_to_its_owner() -> None:
+def test_the_engine_calls_its_due_callback_for_each_due_time_earlier_than_all_reported_ones() -> (
+    None
+):
     """The engine reports each time that is earlier than all reported ones."""
     told: list[float] = []
     clock = ManualClock()
@@ -118,7 +120,7 @@ def test_the_engine_reports_its_next_due_time_to_its_owner() -> None:
     assert broker.engine.next_due() == 60
 
 
-def test_a_busy_engine_keeps_no_past_due_times() -> None:
+def test_an_engine_with_many_lease_changes_keeps_few_due_times_in_memory() -> None:
     """An announced time that an earlier one has replaced is forgotten when it is over."""
     broker = broker_holding("long", "short")
     (long,) = broker.join(deadline=600).take(1)
@@ -131,7 +133,7 @@ def test_a_busy_engine_keeps_no_past_due_times() -> None:
     assert len(broker.engine._timetable) < 100
 
 
-def test_one_published_message_wakes_one_consumer() -> None:
+def test_one_published_message_wakes_only_one_waiting_consumer() -> None:
     """Of the consumers with room it is the one that has waited longest."""
     broker = broker_holding("a")
     full, first, second = broker.join(max_messages=1), broker.join(), broker.join()
@@ -155,7 +157,7 @@ def test_a_consumer_just_below_its_byte_limit_receives_another_message() -> None
     assert consumer.take() == []
 
 
-def test_redeliveries_and_new_messages_take_turns() -> None:
+def test_redelivered_and_new_messages_are_delivered_in_turns() -> None:
     """A poison message does not starve new messages, and they do not starve a redelivery."""
     broker = broker_holding("bad", "1", "2", "3")
     consumer = broker.join(max_messages=1)
@@ -171,7 +173,7 @@ def test_redeliveries_and_new_messages_take_turns() -> None:
     assert order.index("1") < order.index("2")
 
 
-def test_a_leaving_consumer_returns_its_messages_without_a_failed_attempt() -> None:
+def test_messages_of_a_leaving_consumer_are_redelivered_without_a_counted_attempt() -> None:
     """The messages of a leaving consumer are ready at once, in order, and no attempt is counted."""
     broker = broker_holding("a", "b", "c")
     leaving = broker.join(deadline=600)
@@ -191,7 +193,7 @@ def test_nacks_and_expired_leases_count_as_delivery_attempts() -> None:
     assert [g.failed_before for g in consumer.take()] == [2]
 
 
-def test_the_leases_of_an_answered_pull_stay_with_its_caller() -> None:
+def test_the_caller_of_a_completed_pull_keeps_its_leases_and_can_acknowledge() -> None:
     """The call ends with its answer. The caller keeps the leases."""
     broker = broker_holding("a")
     call = broker.join(deadline=10)
@@ -202,7 +204,7 @@ def test_the_leases_of_an_answered_pull_stay_with_its_caller() -> None:
     assert broker.backlog == 0
 
 
-def test_freezegun_controls_the_expiry_of_leases() -> None:
+def test_leases_expire_when_freezegun_moves_the_time_past_their_deadline() -> None:
     """The engine uses the real clock, which a user's test may have frozen."""
     start = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
     with freezegun.freeze_time(start) as frozen:

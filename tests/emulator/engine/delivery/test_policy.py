@@ -40,7 +40,7 @@ def test_the_retry_backoff_doubles_up_to_its_maximum() -> None:
         comes_after(broker, consumer, wait)
 
 
-def test_an_expired_lease_is_followed_by_the_retry_backoff() -> None:
+def test_a_message_with_an_expired_lease_is_redelivered_after_the_retry_backoff() -> None:
     """The backoff is the same as for a nack."""
     broker = with_policy(5, 600)
     broker.publish("slow")
@@ -71,7 +71,7 @@ def test_a_retry_policy_with_a_minimum_of_zero_has_no_backoff(minimum: int, maxi
         assert consumer.wakes == 0
 
 
-def test_other_messages_do_not_wait_for_the_backoff_of_a_failed_one() -> None:
+def test_the_retry_backoff_of_a_failed_message_does_not_delay_other_messages() -> None:
     """The delay belongs to one message."""
     broker = with_policy(10, 600)
     broker.publish("bad", "good")
@@ -83,7 +83,7 @@ def test_other_messages_do_not_wait_for_the_backoff_of_a_failed_one() -> None:
     assert consumer.take_data() == ["new"]
 
 
-def test_an_ordering_key_waits_for_the_backoff_of_its_failed_message() -> None:
+def test_an_ordering_key_waits_for_the_retry_backoff_of_its_failed_message() -> None:
     """No message of the key is delivered before its end. Other keys continue."""
     broker = with_policy(10, 600, enable_message_ordering=True)
     broker.publish("1", "2", key="k")
@@ -101,7 +101,7 @@ def test_an_ordering_key_waits_for_the_backoff_of_its_failed_message() -> None:
     assert consumer.take_data() == ["1", "2", "3"]
 
 
-def test_the_backoff_of_an_ordering_key_counts_from_the_failure() -> None:
+def test_the_retry_backoff_of_an_ordering_key_counts_from_the_failure_of_its_message() -> None:
     """The leases of the later messages end at the same time, and cause no further delay."""
     broker = with_policy(30, 600, enable_message_ordering=True)
     broker.publish("1", "2", key="k")
@@ -114,7 +114,7 @@ def test_the_backoff_of_an_ordering_key_counts_from_the_failure() -> None:
     assert consumer.take_data() == ["1", "2"]
 
 
-def test_a_failure_of_an_earlier_message_prolongs_the_backoff_of_its_key() -> None:
+def test_a_failure_of_an_earlier_message_prolongs_the_retry_backoff_of_its_ordering_key() -> None:
     """Both messages have failed, so the key waits for the longer delay."""
     broker = with_policy(30, 600, enable_message_ordering=True)
     broker.publish("1", "2", key="k")
@@ -129,7 +129,7 @@ def test_a_failure_of_an_earlier_message_prolongs_the_backoff_of_its_key() -> No
     assert consumer.take_data() == ["1", "2"]
 
 
-def test_a_late_acknowledgement_ends_the_retry_backoff() -> None:
+def test_a_late_acknowledgement_removes_a_message_that_waits_in_retry_backoff() -> None:
     """The message is not delivered again."""
     broker = with_policy(10, 600)
     broker.publish("a")
@@ -141,7 +141,7 @@ def test_a_late_acknowledgement_ends_the_retry_backoff() -> None:
     assert (consumer.take(), broker.backlog) == ([], 0)
 
 
-def test_the_engine_is_due_at_the_end_of_a_retry_backoff() -> None:
+def test_the_next_due_time_of_the_engine_is_the_end_of_a_retry_backoff() -> None:
     """The owner wakes up in time."""
     broker = with_policy(3, 600)
     broker.publish("a")
@@ -150,7 +150,7 @@ def test_the_engine_is_due_at_the_end_of_a_retry_backoff() -> None:
     assert broker.engine.next_due() == 3
 
 
-def test_removing_a_retry_policy_does_not_shorten_a_running_backoff() -> None:
+def test_removing_a_retry_policy_does_not_shorten_a_running_retry_backoff() -> None:
     """A change of the policy applies to later failures."""
     broker = with_policy(50, 600)
     broker.publish("a")
@@ -166,7 +166,7 @@ def test_removing_a_retry_policy_does_not_shorten_a_running_backoff() -> None:
 
 
 @pytest.mark.parametrize("holder", ["stays", "leaves"])
-def test_the_end_of_the_backoff_of_a_key_wakes_a_consumer(holder: str) -> None:
+def test_the_end_of_the_retry_backoff_of_an_ordering_key_wakes_a_consumer(holder: str) -> None:
     """The holder gets the key then. If it has left, any other consumer does."""
     broker = with_policy(10, 10, enable_message_ordering=True)
     broker.publish("1", "2", key="k")

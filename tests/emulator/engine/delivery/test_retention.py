@@ -72,7 +72,7 @@ def test_a_message_in_retry_backoff_is_dropped_after_its_retention() -> None:
     assert consumer.take() == []
 
 
-def test_old_messages_of_an_ordering_key_are_dropped_after_their_retention() -> None:
+def test_unacknowledged_messages_of_an_ordering_key_are_dropped_after_their_retention() -> None:
     """The messages may be in a queue, leased, or waiting behind a lease."""
     broker = Broker(message_retention_duration=minutes(10), enable_message_ordering=True)
     broker.publish("1", "2", key="k")
@@ -88,7 +88,7 @@ def test_old_messages_of_an_ordering_key_are_dropped_after_their_retention() -> 
     assert consumer.take_data() == ["3"]
 
 
-def test_a_failed_ordering_key_restarts_at_its_first_message_within_retention() -> None:
+def test_a_failed_ordering_key_is_redelivered_from_its_first_message_within_retention() -> None:
     """Messages that became too old during the lease are dropped."""
     broker = Broker(message_retention_duration=minutes(10), enable_message_ordering=True)
     broker.publish("old", key="k")
@@ -104,7 +104,7 @@ def test_a_failed_ordering_key_restarts_at_its_first_message_within_retention() 
     assert broker.backlog == 1
 
 
-def test_a_shorter_retention_applies_to_existing_messages_at_once() -> None:
+def test_a_shortened_message_retention_drops_older_messages_at_once() -> None:
     """The engine drops them at its next turn."""
     broker = broker_holding("a")
     broker.advance(20 * MINUTE)
@@ -115,7 +115,7 @@ def test_a_shorter_retention_applies_to_existing_messages_at_once() -> None:
     assert broker.backlog == 0
 
 
-def test_a_longer_topic_retention_takes_precedence_over_the_subscription_s() -> None:
+def test_messages_are_kept_for_the_longer_retention_of_topic_and_subscription() -> None:
     """Subscriptions can always use the messages that the topic retains."""
     broker = Broker(
         topic={"message_retention_duration": minutes(30)},
@@ -153,7 +153,7 @@ def test_a_subscription_that_retains_acked_messages_can_seek_back_to_them() -> N
     assert consumer.take_data() == ["2", "3"]
 
 
-def test_acknowledged_messages_are_removed_by_default() -> None:
+def test_acknowledged_messages_are_not_retained_by_default() -> None:
     """A seek does not restore them."""
     broker = broker_holding("1")
     broker.acknowledge(*broker.join().take())
@@ -162,7 +162,7 @@ def test_acknowledged_messages_are_removed_by_default() -> None:
     assert broker.backlog == 0
 
 
-def test_retain_acked_messages_can_be_switched_on_and_off_by_an_update() -> None:
+def test_the_setting_retain_acked_messages_can_be_changed_by_a_subscription_update() -> None:
     """The setting applies to messages that are unacknowledged then.
 
     It can be switched off again.
@@ -181,7 +181,7 @@ def test_retain_acked_messages_can_be_switched_on_and_off_by_an_update() -> None
     assert broker.engine.kept_bytes == 0
 
 
-def test_only_an_update_that_begins_retention_scans_the_retained_messages() -> None:
+def test_an_update_that_begins_no_retention_does_not_scan_the_retained_messages() -> None:
     """Other changes of the settings do not go through the retained messages."""
     broker = Broker(retain_acked_messages=True, message_retention_duration=minutes(20))
     broker.publish("1", "2")
@@ -196,7 +196,7 @@ def test_only_an_update_that_begins_retention_scans_the_retained_messages() -> N
     assert [record.seq for record in history] == [1, 2]
 
 
-def test_messages_retained_by_a_topic_serve_all_its_subscriptions() -> None:
+def test_a_later_subscription_can_seek_to_messages_retained_by_its_topic() -> None:
     """A subscription that is created later can seek to messages from before its creation."""
     broker = Broker(topic={"message_retention_duration": minutes(30)})
     broker.engine.delete_subscription(SUBSCRIPTION)
@@ -212,7 +212,7 @@ def test_messages_retained_by_a_topic_serve_all_its_subscriptions() -> None:
     assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
 
 
-def test_due_history_is_dropped_at_any_fraction_of_a_millisecond() -> None:
+def test_retained_messages_are_dropped_when_due_at_any_fraction_of_a_millisecond() -> None:
     """Otherwise an advance of the clock, which does all due work, would not end."""
     retention = Duration(seconds=600, nanos=123_456_789)
     for hundredths in range(40):

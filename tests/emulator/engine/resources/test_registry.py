@@ -42,7 +42,7 @@ def populated(engine: Engine) -> Engine:
     ("collection", "make"),
     [("topics", create_topic), ("subscriptions", subscribe), ("snapshots", take_snapshot)],
 )
-def test_the_number_of_resources_of_a_project_is_limited(
+def test_creating_more_resources_in_a_project_than_its_maximum_is_refused(
     populated: Engine,
     monkeypatch: pytest.MonkeyPatch,
     collection: str,

@@ -107,7 +107,7 @@ def test_a_seek_ends_every_lease() -> None:
     assert [(got.data, got.failed_before) for got in consumer.take()] == [("new", 0), ("next", 0)]
 
 
-def test_a_late_acknowledgement_after_a_seek_has_no_effect() -> None:
+def test_an_acknowledgement_of_a_delivery_from_before_a_seek_does_not_remove_the_message() -> None:
     """The rule holds even if the message still waits for redelivery."""
     broker = broker_holding("a")
     (late,) = broker.join(deadline=10).take()
@@ -243,7 +243,7 @@ def test_a_seek_to_an_invalid_time_is_refused(seconds: int, nanos: int) -> None:
     assert broker.backlog == 1
 
 
-def test_a_seek_names_the_missing_subscription_or_snapshot_in_its_error() -> None:
+def test_the_error_of_a_seek_names_the_missing_subscription_or_snapshot() -> None:
     """The subscription is checked first."""
     broker = Broker()
     for subscription, snapshot, short in (

@@ -40,7 +40,7 @@ def lifetime(broker: Broker) -> float:
     return expires.seconds + expires.nanos / 1e9 - broker.clock.now()
 
 
-def test_a_created_snapshot_is_returned_by_get_snapshot() -> None:
+def test_get_snapshot_returns_the_created_snapshot() -> None:
     """The response has its topic and its expiration time."""
     broker = Broker()
     snapshot = create(broker, color="red")
@@ -100,7 +100,7 @@ def test_a_deleted_snapshot_frees_its_messages() -> None:
         broker.engine.get_snapshot(SNAPSHOT)
 
 
-def test_a_snapshot_outlives_its_subscription() -> None:
+def test_a_snapshot_is_kept_when_its_subscription_is_deleted() -> None:
     """Another subscription of the topic can seek to it."""
     broker = broker_holding("a")
     create(broker)
@@ -195,7 +195,7 @@ def test_invalid_snapshot_requests_are_refused() -> None:
     assert listed(broker) == [SNAPSHOT]
 
 
-def test_all_snapshot_calls_work_over_grpc(wire: Wire) -> None:
+def test_all_snapshot_methods_can_be_called_over_grpc(wire: Wire) -> None:
     """The test covers all their calls and a seek."""
     wire.create_with("a")
     request = pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)

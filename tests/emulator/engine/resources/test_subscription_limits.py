@@ -133,7 +133,7 @@ def test_an_invalid_subscription_setting_creates_no_subscription(
 
 
 @pytest.mark.parametrize(("fields", "text"), [b for b in BAD if "filter" not in b[0]])
-def test_an_update_to_an_invalid_subscription_setting_changes_nothing(
+def test_an_update_with_an_invalid_setting_leaves_the_subscription_unchanged(
     topics: Engine, fields: dict[str, Any], text: str
 ) -> None:
     """The error is the same as for a creation. A good change in the same request is not applied."""
@@ -190,7 +190,7 @@ def test_an_invalid_topic_name_of_a_subscription_is_quoted_in_the_error(
         ("projects/test/topics/gone", NotFound, "Resource not found (resource=gone)."),
     ],
 )
-def test_a_dead_letter_topic_must_exist_at_creation(
+def test_a_subscription_whose_dead_letter_topic_is_missing_is_not_created(
     topics: Engine, topic: str, error: type[InvalidArgument] | type[NotFound], text: str
 ) -> None:
     """A failed message needs a topic to go to."""

@@ -53,7 +53,9 @@ def test_a_subscription_without_settings_gets_the_defaults(engine: Engine) -> No
     assert engine.get_subscription(SUBSCRIPTION) == defaults()
 
 
-def test_subscription_defaults_depend_on_the_given_settings(engine: Engine) -> None:
+def test_incomplete_policies_of_a_new_subscription_are_completed_with_defaults(
+    engine: Engine,
+) -> None:
     """Retention is not longer than the ttl. Each policy gets defaults for its missing fields."""
     with_topic(engine)
     engine.create_topic(pubsub.Topic(name=DEAD))
@@ -110,7 +112,7 @@ def test_a_new_subscription_receives_only_messages_published_after_its_creation(
     assert (broker.backlog, broker.engine.backlog(later)) == (2, 1)
 
 
-def test_a_subscription_cannot_be_created_twice(engine: Engine) -> None:
+def test_creating_a_subscription_with_an_existing_name_is_refused(engine: Engine) -> None:
     """The second creation is refused and does not change the first."""
     create(with_topic(engine))
     with pytest.raises(AlreadyExists) as refused:
@@ -175,7 +177,9 @@ def test_a_subscription_update_changes_only_the_fields_in_its_mask(engine: Engin
     assert engine.get_subscription(SUBSCRIPTION) == expected
 
 
-def test_a_mask_path_without_a_value_removes_the_dead_letter_policy(engine: Engine) -> None:
+def test_an_update_with_a_mask_path_but_no_value_removes_the_dead_letter_policy(
+    engine: Engine,
+) -> None:
     """A dead-letter policy has no default."""
     with_topic(engine)
     engine.create_topic(pubsub.Topic(name=DEAD))
@@ -192,7 +196,7 @@ def test_a_mask_path_without_a_value_removes_the_dead_letter_policy(engine: Engi
         ("dead_letter_policy.dead_letter_topic", {}),
     ],
 )
-def test_an_update_with_a_new_dead_letter_policy_needs_its_topic(
+def test_an_update_with_a_missing_dead_letter_topic_is_refused(
     engine: Engine, path: str, policy: dict[str, Any]
 ) -> None:
     before = create(with_topic(engine))
@@ -206,7 +210,9 @@ def test_an_update_with_a_new_dead_letter_policy_needs_its_topic(
     assert engine.get_subscription(SUBSCRIPTION) == before
 
 
-def test_a_dead_letter_policy_cannot_lose_only_its_topic(engine: Engine) -> None:
+def test_an_update_that_removes_only_the_topic_of_a_dead_letter_policy_is_refused(
+    engine: Engine,
+) -> None:
     with_topic(engine).create_topic(pubsub.Topic(name=DEAD))
     create(engine, dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=DEAD))
     with pytest.raises(InvalidArgument):
@@ -255,7 +261,7 @@ MASK = "Invalid update_mask provided in the UpdateSubscriptionRequest: "
         ),
     ],
 )
-def test_a_subscription_update_with_a_bad_mask_changes_nothing(
+def test_an_update_with_an_invalid_mask_leaves_the_subscription_unchanged(
     engine: Engine, paths: list[str], text: str
 ) -> None:
     """One bad path refuses the whole update with its good paths."""

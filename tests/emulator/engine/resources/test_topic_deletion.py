@@ -25,7 +25,7 @@ def test_subscriptions_of_a_deleted_topic_keep_their_backlog() -> None:
     assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
 
 
-def test_deleting_a_topic_ends_the_retention_that_only_the_topic_had() -> None:
+def test_after_a_topic_deletion_the_shorter_retention_of_its_subscription_applies() -> None:
     """While the topic exists, its retention extends that of its subscriptions."""
     week = 7 * 24 * 3600
     broker = Broker(topic={"message_retention_duration": Duration(seconds=4 * week)})
@@ -40,7 +40,7 @@ def test_deleting_a_topic_ends_the_retention_that_only_the_topic_had() -> None:
     assert broker.backlog == 0
 
 
-def test_a_new_topic_with_the_name_of_a_deleted_one_has_no_subscriptions() -> None:
+def test_a_new_topic_with_the_name_of_a_deleted_topic_has_no_subscriptions() -> None:
     """The old subscription does not receive its messages, and is not listed with it."""
     broker = Broker()
     broker.engine.delete_topic(TOPIC)
@@ -63,7 +63,7 @@ def test_a_subscription_of_a_deleted_topic_can_be_updated_and_deleted() -> None:
     broker.engine.delete_subscription(SUBSCRIPTION)
 
 
-def test_the_retention_of_a_topic_ends_with_its_deletion() -> None:
+def test_messages_retained_only_by_a_topic_are_removed_with_the_topic() -> None:
     """Messages that only the topic kept are removed."""
     broker = Broker()
     topic = pubsub.Topic(name=TOPIC)
@@ -101,7 +101,9 @@ def test_snapshots_of_a_deleted_topic_stay_usable() -> None:
     assert broker.join().take_data() == ["a"]
 
 
-def test_a_seek_to_a_snapshot_of_a_deleted_topic_fails_for_a_new_topic_of_that_name() -> None:
+def test_a_subscription_of_a_recreated_topic_cannot_seek_to_a_snapshot_of_the_deleted_topic() -> (
+    None
+):
     """The messages of the snapshot belong to another topic."""
     broker = Broker()
     broker.engine.create_snapshot(SNAP)

@@ -37,7 +37,7 @@ def test_a_topic_without_settings_has_only_its_name(engine: Engine) -> None:
     assert engine.get_topic(NAME) == pubsub.Topic(name=NAME)
 
 
-def test_get_topic_returns_the_settings_of_the_creation(engine: Engine) -> None:
+def test_get_topic_returns_the_settings_given_at_creation(engine: Engine) -> None:
     """Labels, retention and KMS key are kept."""
     topic = pubsub.Topic(
         name=NAME,
@@ -49,7 +49,7 @@ def test_get_topic_returns_the_settings_of_the_creation(engine: Engine) -> None:
     assert engine.get_topic(NAME) == topic
 
 
-def test_the_state_in_a_create_topic_request_is_ignored(engine: Engine) -> None:
+def test_the_output_only_state_field_in_a_create_topic_request_is_ignored(engine: Engine) -> None:
     """The state in a request is ignored, like every output-only field."""
     topic = pubsub.Topic(name=NAME, state=pubsub.Topic.INGESTION_RESOURCE_ERROR)
     assert engine.create_topic(topic).state == pubsub.Topic.STATE_UNSPECIFIED
@@ -60,7 +60,7 @@ def test_the_state_in_a_create_topic_request_is_ignored(engine: Engine) -> None:
     ["abc", "A-._~+%9", "a" * 255],
     ids=["shortest", "every kind of character", "longest"],
 )
-def test_valid_topic_names_are_accepted(engine: Engine, topic_id: str) -> None:
+def test_create_topic_accepts_valid_topic_names(engine: Engine, topic_id: str) -> None:
     """An ID has 3 to 255 characters of a fixed set and begins with a letter."""
     topic = engine.create_topic(pubsub.Topic(name=f"projects/test/topics/{topic_id}"))
     assert topics(engine) == [topic]
@@ -112,7 +112,7 @@ def test_calls_for_a_missing_topic_end_with_not_found(engine: Engine) -> None:
         assert refused.value.message == "Resource not found (resource=orders)."
 
 
-def test_a_topic_cannot_be_created_twice(engine: Engine) -> None:
+def test_creating_a_topic_with_an_existing_name_is_refused(engine: Engine) -> None:
     """The second creation is refused and does not change the first."""
     engine.create_topic(pubsub.Topic(name=NAME, kms_key_name="first"))
     with pytest.raises(AlreadyExists) as refused:
@@ -204,7 +204,9 @@ def test_a_topic_update_changes_only_the_fields_in_its_mask(engine: Engine) -> N
     assert engine.get_topic(NAME) == changed
 
 
-def test_a_dotted_mask_path_updates_only_the_nested_field(engine: Engine) -> None:
+def test_a_dotted_path_in_the_mask_of_a_topic_update_changes_only_the_nested_field(
+    engine: Engine,
+) -> None:
     """The other fields of the policy stay."""
     policy = pubsub.MessageStoragePolicy(
         allowed_persistence_regions=["here", "there"], enforce_in_transit=True
@@ -243,7 +245,7 @@ MASK = "Invalid update_mask provided in the UpdateTopicRequest: "
         (["labels", "state"], f"{MASK}the 'state' field in the Topic is not mutable."),
     ],
 )
-def test_a_topic_update_with_a_bad_mask_changes_nothing(
+def test_an_update_with_an_invalid_mask_leaves_the_topic_unchanged(
     engine: Engine, paths: list[str], text: str
 ) -> None:
     """One bad path refuses the whole update with its good paths."""
@@ -254,7 +256,7 @@ def test_a_topic_update_with_a_bad_mask_changes_nothing(
     assert engine.get_topic(NAME) == pubsub.Topic(name=NAME)
 
 
-def test_a_topic_update_to_an_invalid_value_changes_nothing(engine: Engine) -> None:
+def test_an_update_with_an_invalid_value_leaves_the_topic_unchanged(engine: Engine) -> None:
     """The result is checked like a new topic."""
     engine.create_topic(pubsub.Topic(name=NAME))
     with pytest.raises(InvalidArgument):

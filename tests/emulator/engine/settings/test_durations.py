@@ -29,12 +29,14 @@ from pullstream_emulator.engine.settings.durations import (
         (10**10 + 1, "10000000001s"),
     ],
 )
-def test_a_duration_in_an_error_text_uses_its_largest_even_unit(seconds: float, text: str) -> None:
+def test_a_duration_in_an_error_text_is_written_in_its_largest_unit_that_divides_evenly(
+    seconds: float, text: str
+) -> None:
     """The largest unit that divides the duration evenly is used."""
     assert in_words(seconds) == text
 
 
-def test_seconds_of_adds_seconds_and_nanoseconds_of_a_duration() -> None:
+def test_the_function_seconds_of_adds_seconds_and_nanoseconds_of_a_duration() -> None:
     """Both parts may be negative."""
     assert seconds_of(Duration(seconds=-1, nanos=-500_000_000)) == -1.5
 
@@ -50,7 +52,7 @@ def test_seconds_of_adds_seconds_and_nanoseconds_of_a_duration() -> None:
         (0, 1_000_000_000, False),
     ],
 )
-def test_valid_timestamps_are_in_the_years_1_to_9999(
+def test_a_timestamp_outside_the_years_1_to_9999_is_invalid(
     seconds: int, nanos: int, is_valid: bool
 ) -> None:
     """Python's datetime has the same range."""

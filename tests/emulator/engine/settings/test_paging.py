@@ -82,7 +82,7 @@ def collection(engine: Engine, request: pytest.FixtureRequest) -> Collection:
     return made
 
 
-def test_list_pages_are_ordered_by_name(collection: Collection) -> None:
+def test_resources_in_list_pages_are_ordered_by_name(collection: Collection) -> None:
     """The pages contain each item once, whatever the order of creation."""
     collection.create("nnn3", "nnn1", "nnn5", "nnn2", "nnn4")
     first, token = collection.page(page_size=2)
@@ -91,7 +91,7 @@ def test_list_pages_are_ordered_by_name(collection: Collection) -> None:
     assert [first, second, third, end] == [["nnn1", "nnn2"], ["nnn3", "nnn4"], ["nnn5"], ""]
 
 
-def test_list_pages_stay_correct_while_items_are_created_and_deleted(
+def test_resource_lists_in_pages_stay_complete_while_resources_are_created_and_deleted(
     collection: Collection,
 ) -> None:
     """Items that exist throughout are neither repeated nor skipped.
@@ -105,7 +105,9 @@ def test_list_pages_stay_correct_while_items_are_created_and_deleted(
     assert collection.page(page_token=token) == (["nnn3", "nnn4"], "")
 
 
-def test_a_list_page_that_is_exactly_full_has_no_next_page_token(collection: Collection) -> None:
+def test_a_last_list_page_that_is_exactly_full_has_no_next_page_token(
+    collection: Collection,
+) -> None:
     """No token leads to an empty page."""
     collection.create("nnn1", "nnn2")
     assert collection.page(page_size=2) == (["nnn1", "nnn2"], "")
@@ -129,7 +131,7 @@ def test_a_list_page_has_a_thousand_items_at_most(collection: Collection) -> Non
         ({"page_token": "/////w=="}, "page_token"),
     ],
 )
-def test_a_bad_page_size_or_token_is_named_in_the_error(
+def test_the_error_of_a_list_request_quotes_the_invalid_page_size_or_page_token(
     collection: Collection, bad: dict[str, Any], argument: str
 ) -> None:
     """A bad size or token never gives an empty list."""
@@ -141,7 +143,7 @@ def test_a_bad_page_size_or_token_is_named_in_the_error(
 
 
 @pytest.mark.parametrize("parent", ["", "test", "projects/", "projects/a/b", "topics/test"])
-def test_a_bad_parent_of_a_list_request_is_quoted_in_the_error(
+def test_the_error_of_a_list_request_quotes_the_invalid_parent_name(
     collection: Collection, parent: str
 ) -> None:
     """A bad project or topic never gives an empty list."""
@@ -151,7 +153,7 @@ def test_a_bad_parent_of_a_list_request_is_quoted_in_the_error(
 
 
 @pytest.mark.parametrize("kind", [Topics, Subscriptions])
-def test_a_project_lists_only_its_own_resources(
+def test_a_list_request_for_a_project_returns_only_resources_of_that_project(
     engine: Engine, kind: type[Topics] | type[Subscriptions]
 ) -> None:
     """Resources of other projects are excluded, also those of a project with the same prefix."""
@@ -163,7 +165,9 @@ def test_a_project_lists_only_its_own_resources(
     assert collection.page("projects/tes") == ([], "")
 
 
-def test_a_topic_lists_subscriptions_of_every_project(engine: Engine) -> None:
+def test_the_list_of_subscriptions_of_a_topic_includes_those_of_other_projects(
+    engine: Engine,
+) -> None:
     """A subscription may belong to another project than its topic."""
     collection = SubscriptionsOfTopic(engine)
     collection.create("near")
@@ -171,7 +175,7 @@ def test_a_topic_lists_subscriptions_of_every_project(engine: Engine) -> None:
     assert sorted(collection.page()[0]) == ["away", "near"]
 
 
-def test_listing_the_subscriptions_of_a_missing_topic_is_an_error(engine: Engine) -> None:
+def test_listing_the_subscriptions_of_a_missing_topic_ends_with_not_found(engine: Engine) -> None:
     """The production service does the same. The official emulator returns an empty list."""
     request = pubsub.ListTopicSubscriptionsRequest(topic="projects/test/topics/orders")
     with pytest.raises(NotFound, match=r"Resource not found \(resource=orders\)\."):

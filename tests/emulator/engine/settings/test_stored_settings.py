@@ -134,7 +134,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "problem"), REFUSED)
-def test_an_invalid_export_or_transform_is_refused_at_creation(
+def test_creating_a_subscription_with_an_invalid_export_or_transform_is_refused(
     engine: Engine, fields: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidArgument, match=problem):
@@ -150,7 +150,7 @@ def test_an_invalid_export_or_transform_is_refused_at_creation(
 
 
 @pytest.mark.parametrize(("fields", "problem"), REFUSED)
-def test_an_invalid_export_or_transform_is_refused_on_update(
+def test_updating_a_subscription_to_an_invalid_export_or_transform_is_refused(
     engine: Engine, fields: dict[str, Any], problem: str
 ) -> None:
     before = create(engine)
@@ -199,7 +199,9 @@ def test_adding_a_push_endpoint_to_an_export_subscription_is_refused(engine: Eng
         },
     ],
 )
-def test_a_complete_export_or_transform_is_stored(engine: Engine, fields: dict[str, Any]) -> None:
+def test_a_subscription_stores_complete_export_and_transform_settings(
+    engine: Engine, fields: dict[str, Any]
+) -> None:
     (name,) = fields
     sent = pubsub.Subscription(**fields)
     stored = create(engine, **fields)
@@ -210,7 +212,7 @@ def test_a_complete_export_or_transform_is_stored(engine: Engine, fields: dict[s
     assert getattr(stored, name) == getattr(sent, name)
 
 
-def test_output_only_fields_of_a_subscription_are_ignored(engine: Engine) -> None:
+def test_output_only_fields_in_a_create_subscription_request_are_ignored(engine: Engine) -> None:
     made = create(
         engine,
         state=pubsub.Subscription.RESOURCE_ERROR,
@@ -248,7 +250,7 @@ def test_output_only_fields_of_a_subscription_are_ignored(engine: Engine) -> Non
         ],
     ],
 )
-def test_an_incomplete_ingestion_setting_is_refused(
+def test_a_topic_with_incomplete_ingestion_settings_is_refused(
     engine: Engine, source: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidArgument, match=problem):
@@ -273,7 +275,7 @@ def test_an_incomplete_ingestion_setting_is_refused(
         ("cloud_storage", {**STORAGE, "text_format": {"delimiter": ";"}}),
     ],
 )
-def test_a_complete_ingestion_setting_makes_the_topic_active(
+def test_a_topic_with_complete_ingestion_settings_has_the_state_active(
     engine: Engine, name: str, fields: dict[str, Any]
 ) -> None:
     """The state in the request, an output-only field, is ignored."""
