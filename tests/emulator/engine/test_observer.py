@@ -84,7 +84,9 @@ def observed(**subscription: Any) -> tuple[Broker, Notes]:
 # ---- events --------------------------------------------------------------------------------------
 
 
-def test_the_observer_receives_every_step_of_a_message() -> None:
+def test_the_engine_observer_receives_every_step_of_a_message_from_publish_to_acknowledgement() -> (
+    None
+):
     """The events come in the order in which they happen."""
     broker, notes = observed()
     broker.publish("a", "b")
@@ -112,7 +114,7 @@ def test_the_observer_receives_every_step_of_a_message() -> None:
     ]
 
 
-def test_messages_of_an_ordering_key_are_reported_as_finished_in_order() -> None:
+def test_the_engine_observer_gets_finished_messages_of_an_ordering_key_in_publish_order() -> None:
     """An acknowledgement after an unfinished message of the key finishes nothing yet."""
     broker, notes = observed(enable_message_ordering=True)
     broker.publish("1", "2", key="k")
@@ -128,7 +130,7 @@ def test_messages_of_an_ordering_key_are_reported_as_finished_in_order() -> None
     ]
 
 
-def test_a_message_excluded_by_a_filter_is_reported_as_finished_at_once() -> None:
+def test_a_message_excluded_by_a_filter_is_finished_at_once_for_the_engine_observer() -> None:
     """The message is never delivered."""
     broker, notes = observed(filter="attributes:wanted")
     broker.publish("a")
@@ -139,7 +141,7 @@ def test_a_message_excluded_by_a_filter_is_reported_as_finished_at_once() -> Non
     ]
 
 
-def test_a_late_acknowledgement_is_reported_as_the_finish_of_the_message() -> None:
+def test_the_engine_observer_gets_a_late_acknowledgement_as_the_finish_of_the_message() -> None:
     """The acknowledgement finishes the message, although it already waits for redelivery."""
     broker, notes = observed()
     broker.publish("a")
@@ -150,7 +152,7 @@ def test_a_late_acknowledgement_is_reported_as_the_finish_of_the_message() -> No
     assert ("finished", [1]) in notes.taken()
 
 
-def test_a_seek_reports_which_messages_changed_their_state() -> None:
+def test_a_seek_reports_finished_and_restored_messages_to_the_engine_observer() -> None:
     """The observer learns of messages that became unfinished, and messages that became finished."""
     broker, notes = observed(retain_acked_messages=True)
     broker.publish("a", "b")
@@ -166,7 +168,7 @@ def test_a_seek_reports_which_messages_changed_their_state() -> None:
     assert (word, sorted(seqs)) == ("finished", [1, 2])
 
 
-def test_a_dead_letter_is_reported_as_published_before_its_source_is_finished() -> None:
+def test_the_engine_observer_gets_the_dead_letter_copy_before_the_finish_of_the_original() -> None:
     """A crash between the two leaves a duplicate instead of a loss."""
     broker, notes = observed()
     policy = pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC)
@@ -189,7 +191,7 @@ def test_a_dead_letter_is_reported_as_published_before_its_source_is_finished() 
     ]
 
 
-def test_the_observer_receives_every_change_of_a_resource() -> None:
+def test_the_engine_observer_receives_every_change_of_a_resource() -> None:
     """The event has the whole resource."""
     broker, notes = observed()
     engine = broker.engine
@@ -208,7 +210,9 @@ def test_the_observer_receives_every_change_of_a_resource() -> None:
     ]
 
 
-def test_the_discarded_position_moves_with_the_oldest_kept_message() -> None:
+def test_the_discarded_position_that_the_observer_gets_stays_below_the_oldest_kept_message() -> (
+    None
+):
     """The position moves in steps. One old message holds it back as long as it is kept."""
     broker, notes = observed()
     for _ in range(30):
@@ -236,7 +240,7 @@ def kept(**fields: Any) -> tuple[Broker, Keeper]:
     return Broker(clock, engine=engine(keeper, clock), **fields), keeper
 
 
-def test_a_restored_engine_has_the_backlog_of_the_former_one() -> None:
+def test_an_engine_restored_from_storage_has_the_backlog_of_the_former_engine() -> None:
     """Attempts are kept. Leased messages are ready again, and old ack IDs are stale."""
     broker, keeper = kept()
     broker.publish("acked", "nacked", "leased", "waiting")
@@ -256,7 +260,7 @@ def test_a_restored_engine_has_the_backlog_of_the_former_one() -> None:
     assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
 
 
-def test_a_restored_engine_continues_the_message_ids() -> None:
+def test_an_engine_restored_from_storage_continues_the_message_ids() -> None:
     """The numbers go on even if the newest messages were removed long ago."""
     broker, keeper = kept()
     broker.publish("a", "b")
@@ -264,7 +268,7 @@ def test_a_restored_engine_continues_the_message_ids() -> None:
     assert again(broker, keeper).publish("c") == ["3"]
 
 
-def test_a_restored_engine_has_the_resources_of_the_former_one() -> None:
+def test_an_engine_restored_from_storage_has_the_resources_of_the_former_engine() -> None:
     """The resources are unchanged, including those of a deleted topic."""
     broker, keeper = kept(labels={"a": "b"})
     broker.publish("a")
@@ -289,7 +293,7 @@ def test_a_restored_engine_has_the_resources_of_the_former_one() -> None:
     assert broker.join().take_data() == ["a"]
 
 
-def test_a_seek_to_a_snapshot_works_in_a_restored_engine() -> None:
+def test_a_seek_to_a_snapshot_in_an_engine_restored_from_storage_restores_the_backlog() -> None:
     """The messages of the snapshot are kept."""
     broker, keeper = kept()
     broker.publish("1")
@@ -337,7 +341,7 @@ def test_messages_past_their_retention_are_dropped_in_a_restored_engine() -> Non
     assert broker.backlog == 0
 
 
-def test_restored_push_subscriptions_are_announced_to_the_pusher() -> None:
+def test_an_engine_restored_from_storage_notifies_the_pusher_of_push_subscriptions() -> None:
     """The pusher starts with the notification."""
     config = pubsub.PushConfig(push_endpoint="https://example.com")
     _, keeper = kept(push_config=config)
@@ -347,7 +351,7 @@ def test_restored_push_subscriptions_are_announced_to_the_pusher() -> None:
     assert (told, list(restored.push_subscriptions())) == ([SUBSCRIPTION], [SUBSCRIPTION])
 
 
-def test_only_an_empty_engine_can_be_restored() -> None:
+def test_restoring_stored_resources_into_an_engine_that_is_not_empty_is_refused() -> None:
     """Existing resources would conflict."""
     broker, keeper = kept()
     with pytest.raises(ValueError, match="not empty"):
@@ -355,7 +359,9 @@ def test_only_an_empty_engine_can_be_restored() -> None:
 
 
 @pytest.mark.parametrize("unacked", [[], [1], [1, 2, 3], [3, 1], [5, 7, 8, 9, 2**40]])
-def test_a_snapshot_value_survives_encoding_and_decoding(unacked: list[int]) -> None:
+def test_an_encoded_snapshot_value_is_decoded_with_settings_and_unacknowledged_messages(
+    unacked: list[int],
+) -> None:
     """The event has its settings and its unacknowledged messages."""
     config = pubsub.Snapshot(name=SNAPSHOT, topic=TOPIC)
     value = SnapshotValue(config, SUBSCRIPTION, 17, SeqSet(unacked))

@@ -33,7 +33,7 @@ def test_seq_set_operations_agree_with_those_of_a_plain_set(
 
 
 @given(sets, sets, sets)
-def test_adding_and_discarding_in_a_seq_set_agrees_with_a_plain_set(
+def test_adding_to_and_discarding_from_a_seq_set_agrees_with_a_plain_set(
     some: set[int], more: set[int], gone: set[int]
 ) -> None:
     """Numbers are added and removed in any order."""
@@ -48,7 +48,9 @@ def test_adding_and_discarding_in_a_seq_set_agrees_with_a_plain_set(
 
 
 @given(sets, numbers)
-def test_seq_set_membership_and_above_agree_with_a_plain_set(some: set[int], number: int) -> None:
+def test_the_methods_contains_and_above_of_a_seq_set_agree_with_a_plain_set(
+    some: set[int], number: int
+) -> None:
     """A number is in the set or not. The numbers above it are a new set."""
     asked = seq_set(some)
     above = sorted(each for each in some if each > number)
@@ -57,7 +59,9 @@ def test_seq_set_membership_and_above_agree_with_a_plain_set(some: set[int], num
 
 
 @given(sets)
-def test_the_runs_of_a_seq_set_are_maximal_and_complete(some: set[int]) -> None:
+def test_the_runs_of_a_seq_set_are_as_long_as_possible_and_contain_all_its_numbers(
+    some: set[int],
+) -> None:
     """Runs of consecutive numbers are as long as possible, and give the set again."""
     found = list(seq_set(some).runs())
     assert sorted(some) == [number for first, end in found for number in range(first, end)]
@@ -69,7 +73,9 @@ def test_the_runs_of_a_seq_set_are_maximal_and_complete(some: set[int]) -> None:
 
 
 @given(sets, st.integers(1, 1500))
-def test_pop_first_of_a_seq_set_takes_each_number_once_in_order(some: set[int], most: int) -> None:
+def test_pop_first_of_a_seq_set_removes_and_returns_each_number_once_in_order(
+    some: set[int], most: int
+) -> None:
     """Each number is taken once, in ascending order."""
     left = seq_set(some)
     taken: list[int] = []

@@ -37,7 +37,7 @@ def stand(*streams: Stream) -> None:
 # ---- a broker that hangs -------------------------------------------------------------------------
 
 
-def test_a_black_hole_fault_holds_all_answers_until_it_is_lifted(
+def test_a_black_hole_fault_holds_all_answers_of_the_broker_until_the_fault_is_lifted(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """Open streams, waiting pulls and new calls get no answer.
@@ -66,7 +66,7 @@ def test_a_black_hole_fault_holds_all_answers_until_it_is_lifted(
     stand(new)
 
 
-def test_a_call_into_a_black_hole_ends_with_deadline_exceeded(
+def test_a_call_under_a_black_hole_fault_ends_with_deadline_exceeded_and_has_no_effect(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """The call is not carried out."""
@@ -133,7 +133,7 @@ def test_the_fault_relay_passes_all_bytes_in_both_directions(
     again.close()
 
 
-def test_a_dead_network_blocks_calls_in_both_directions(relayed: Emulator, far: Wire) -> None:
+def test_the_dead_network_fault_blocks_requests_and_answers(relayed: Emulator, far: Wire) -> None:
     """The fault affects open streams, calls and new connections.
 
     After the lift the data arrive late.
@@ -155,7 +155,9 @@ def test_a_dead_network_blocks_calls_in_both_directions(relayed: Emulator, far: 
     other.close()
 
 
-def test_the_broker_does_not_notice_a_dead_network(relayed: Emulator, clock: ManualClock) -> None:
+def test_under_the_dead_network_fault_the_broker_keeps_its_connections_and_leases(
+    relayed: Emulator, clock: ManualClock
+) -> None:
     """The broker keeps a dead client. The messages that were sent to it stay leased."""
     gone = Wire(relayed.endpoint)
     gone.create()
@@ -177,7 +179,7 @@ def test_the_broker_does_not_notice_a_dead_network(relayed: Emulator, clock: Man
     back.close()
 
 
-def test_http2_pings_get_no_answer_through_a_dead_network(relayed: Emulator) -> None:
+def test_http2_pings_get_no_answer_under_the_dead_network_fault(relayed: Emulator) -> None:
     """The HTTP/2 layer of a broker that merely hangs would answer them."""
     with socket.create_connection(("127.0.0.1", relayed.port), TIMEOUT) as connection:
         connection.sendall(HTTP2_PREFACE + EMPTY_SETTINGS + PING)
@@ -193,7 +195,9 @@ def test_http2_pings_get_no_answer_through_a_dead_network(relayed: Emulator) -> 
         read_until(connection, PONG)
 
 
-def test_the_fault_relay_passes_the_end_of_a_connection_on(relayed: Emulator) -> None:
+def test_the_fault_relay_closes_both_sides_when_one_side_closes_the_connection(
+    relayed: Emulator,
+) -> None:
     """The end passes in both directions."""
     with socket.create_connection(("127.0.0.1", relayed.port), TIMEOUT) as connection:
         connection.sendall(HTTP2_PREFACE + EMPTY_SETTINGS)
@@ -202,7 +206,7 @@ def test_the_fault_relay_passes_the_end_of_a_connection_on(relayed: Emulator) ->
             pass
 
 
-def test_a_dead_network_holds_back_the_end_of_a_connection(relayed: Emulator) -> None:
+def test_the_dead_network_fault_holds_back_the_close_of_a_connection(relayed: Emulator) -> None:
     """The end is held back like any byte."""
     with socket.create_connection(("127.0.0.1", relayed.port), TIMEOUT) as connection:
         connection.sendall(HTTP2_PREFACE + EMPTY_SETTINGS + PING)
@@ -212,7 +216,7 @@ def test_a_dead_network_holds_back_the_end_of_a_connection(relayed: Emulator) ->
             fault.wait_for_hits()
 
 
-def test_a_broker_behind_a_dead_network_can_be_stopped(clock: ManualClock) -> None:
+def test_a_broker_under_the_dead_network_fault_can_be_stopped(clock: ManualClock) -> None:
     """The broker frees its port, and the client's connection ends."""
     with Emulator(clock=clock, relay=True) as emulator:
         wire = Wire(emulator.endpoint)
@@ -226,7 +230,7 @@ def test_a_broker_behind_a_dead_network_can_be_stopped(clock: ManualClock) -> No
         pass
 
 
-def test_a_relay_port_that_is_in_use_is_refused(relayed: Emulator) -> None:
+def test_a_fault_relay_on_a_port_that_is_in_use_is_refused(relayed: Emulator) -> None:
     """The error is the same as for a broker's port."""
     with pytest.raises(OSError, match="in use"):
         Emulator(port=relayed.port, relay=True).start()

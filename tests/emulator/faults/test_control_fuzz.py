@@ -74,7 +74,7 @@ def test_any_fault_json_is_accepted_or_refused_with_a_value_error(fields: dict[s
         max_size=3,
     )
 )
-def test_any_configuration_is_accepted_or_refused_with_a_config_error(
+def test_any_configuration_file_content_is_accepted_or_refused_with_a_config_error(
     content: dict[str, Any],
 ) -> None:
     """The only error is ConfigError with the name of the file."""
@@ -83,7 +83,9 @@ def test_any_configuration_is_accepted_or_refused_with_a_config_error(
 
 
 @given(st.text(alphabet="ab,:/ \n", max_size=12))
-def test_any_project_variable_is_accepted_or_refused_with_a_config_error(value: str) -> None:
+def test_any_project_environment_variable_is_accepted_or_refused_with_a_config_error(
+    value: str,
+) -> None:
     """The only error is ConfigError with the name of the variable."""
     refused = refusal(ConfigError, lambda: seeds_from_environment({"PUBSUB_PROJECT1": value}))
     assert refused is None or refused.startswith("PUBSUB_PROJECT1: ")
@@ -104,7 +106,7 @@ def test_any_project_variable_is_accepted_or_refused_with_a_config_error(value: 
         ),
     ),
 )
-def test_any_admin_api_request_gets_json_or_a_client_error(
+def test_any_admin_api_request_is_answered_with_json_or_a_client_error(
     method: str, path: str, query: dict[str, str], body: bytes
 ) -> None:
     """The answer is JSON, or an error that is the client's."""

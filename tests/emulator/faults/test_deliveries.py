@@ -23,7 +23,7 @@ def faults(emulator: Emulator, wire: Wire) -> Faults:
 # ---- duplicates ----------------------------------------------------------------------------------
 
 
-def test_the_duplicate_fault_delivers_a_message_twice_on_a_stream(
+def test_the_duplicate_fault_delivers_a_message_twice_on_a_streaming_pull(
     faults: Faults, wire: Wire
 ) -> None:
     """One response has the same message under two ack IDs."""
@@ -45,7 +45,7 @@ def test_the_duplicate_fault_delivers_each_message_of_a_pull_twice(
     assert data_of(wire.pull()) == ["a", "a", "b", "b"]
 
 
-def test_a_message_duplicated_by_a_fault_is_acknowledged_once(
+def test_one_acknowledgement_suffices_for_a_message_duplicated_by_a_fault(
     faults: Faults, wire: Wire, emulator: Emulator, clock: ManualClock
 ) -> None:
     """The client acknowledges, extends and nacks both copies."""
@@ -99,7 +99,7 @@ def test_the_shuffle_fault_keeps_messages_with_an_ordering_key_in_order(
     assert [data for data in received if data in LETTERS[4:]] != LETTERS[4:]
 
 
-def test_the_shuffle_fault_does_not_count_a_response_with_a_single_message(
+def test_a_response_with_a_single_message_is_no_hit_of_the_shuffle_fault(
     faults: Faults, wire: Wire
 ) -> None:
     """The fault waits for a response with more messages."""
@@ -114,7 +114,9 @@ def test_the_shuffle_fault_does_not_count_a_response_with_a_single_message(
 # ---- leases --------------------------------------------------------------------------------------
 
 
-def test_the_expire_fault_ends_a_lease_when_the_message_is_sent(faults: Faults, wire: Wire) -> None:
+def test_the_expire_fault_ends_a_lease_as_soon_as_the_message_is_sent(
+    faults: Faults, wire: Wire
+) -> None:
     """The message is redelivered under another ack ID, without any time passing."""
     fault = faults.expire_leases(times=1)
     wire.publish("a")
@@ -125,7 +127,7 @@ def test_the_expire_fault_ends_a_lease_when_the_message_is_sent(faults: Faults, 
     assert fault.hits == 1
 
 
-def test_an_ack_id_that_the_expire_fault_ended_acknowledges_nothing(
+def test_an_ack_id_whose_lease_the_expire_fault_ended_does_not_acknowledge_the_message(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """The rule holds after the redelivery."""
@@ -138,7 +140,9 @@ def test_an_ack_id_that_the_expire_fault_ended_acknowledges_nothing(
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_the_expire_fault_ends_the_leases_of_pulls(faults: Faults, wire: Wire) -> None:
+def test_the_expire_fault_ends_the_leases_of_messages_received_by_a_pull(
+    faults: Faults, wire: Wire
+) -> None:
     """The next pull receives the message again."""
     faults.expire_leases(times=1, resource="billing")
     wire.publish("a")
@@ -147,7 +151,7 @@ def test_the_expire_fault_ends_the_leases_of_pulls(faults: Faults, wire: Wire) -
     assert wire.pull(wait=False) == []
 
 
-def test_a_lease_ended_by_the_expire_fault_is_an_expiry_in_the_history(
+def test_a_lease_ended_by_the_expire_fault_is_recorded_as_expiry_in_the_history(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """The end is recorded like a lease that reached its deadline."""

@@ -54,7 +54,7 @@ def failure(wire: Wire, method: str, request: Any) -> RpcError:
 # ---- delay ---------------------------------------------------------------------------------------
 
 
-def test_a_delay_fault_holds_a_call_on_the_broker_clock(
+def test_a_delay_fault_holds_a_call_until_the_broker_clock_passes_the_delay(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """The call is carried out when its time has come, not earlier."""
@@ -69,7 +69,7 @@ def test_a_delay_fault_holds_a_call_on_the_broker_clock(
     assert call.result().name == f"{TOPIC}-late"
 
 
-def test_a_delay_fault_works_in_real_time() -> None:
+def test_a_delay_fault_on_the_real_clock_delays_the_answer_of_a_call() -> None:
     """A timer of the broker carries it out without any other call."""
     with Emulator() as emulator, Wire(emulator.endpoint) as wire:
         wire.create()
@@ -112,7 +112,9 @@ def test_a_pull_that_an_error_fault_refuses_takes_no_message(faults: Faults, wir
     assert data_of(wire.pull(wait=False)) == ["a"]
 
 
-def test_a_fault_with_a_count_acts_that_many_times(faults: Faults, wire: Wire) -> None:
+def test_a_fault_with_a_count_affects_that_many_calls_and_no_more(
+    faults: Faults, wire: Wire
+) -> None:
     """Only calls that the fault affects count."""
     fault = faults.error("GetTopic", Unavailable("away"), times=2)
     for _ in range(2):
@@ -131,7 +133,7 @@ def test_a_fault_for_the_method_star_affects_every_method(faults: Faults, wire: 
 
 
 @pytest.mark.parametrize("with_details", [True, False])
-def test_an_error_fault_sends_its_error_details_on_request(
+def test_an_error_fault_sends_the_error_details_given_to_the_fault(
     faults: Faults, wire: Wire, with_details: bool
 ) -> None:
     """The reason is an ErrorInfo in the trailers. By default there are only status and text."""
@@ -143,7 +145,9 @@ def test_an_error_fault_sends_its_error_details_on_request(
     assert (got.reason, dict(got.metadata or {})) == expected
 
 
-def test_an_error_fault_may_depend_on_the_request(faults: Faults, wire: Wire) -> None:
+def test_an_error_fault_may_choose_the_calls_to_refuse_by_their_request(
+    faults: Faults, wire: Wire
+) -> None:
     """Without an error the call is carried out and does not count as a hit."""
     missing = f"{TOPIC}-missing"
     fault = faults.error(
@@ -154,7 +158,7 @@ def test_an_error_fault_may_depend_on_the_request(faults: Faults, wire: Wire) ->
     assert fault.hits == 1
 
 
-def test_an_error_fault_may_give_each_ack_id_its_own_failure(
+def test_an_error_fault_may_report_a_different_failure_for_each_ack_id(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """None of the named IDs is acknowledged."""
@@ -173,7 +177,7 @@ def test_an_error_fault_may_give_each_ack_id_its_own_failure(
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_an_error_fault_also_names_ack_ids_that_the_broker_refuses(
+def test_the_error_of_an_error_fault_includes_ack_ids_that_the_broker_itself_refuses(
     emulator: Emulator, wire: Wire
 ) -> None:
     """Otherwise the client would believe that these IDs are acknowledged."""
@@ -208,7 +212,7 @@ def test_ack_ids_that_an_error_fault_does_not_name_are_acknowledged(
 # ---- lost replies --------------------------------------------------------------------------------
 
 
-def test_the_lost_reply_fault_carries_out_the_call(
+def test_under_the_lost_reply_fault_a_failed_call_has_taken_effect_on_the_broker(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """The caller cannot distinguish the call from one that was not carried out."""
@@ -221,7 +225,7 @@ def test_the_lost_reply_fault_carries_out_the_call(
     assert emulator.backlog(SUBSCRIPTION) == 2
 
 
-def test_a_pull_with_a_lost_reply_keeps_its_messages_leased(
+def test_messages_of_a_pull_with_a_lost_reply_stay_leased_until_the_ack_deadline(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """The messages are redelivered after their ack deadline."""
@@ -251,7 +255,7 @@ def test_the_lost_reply_fault_does_not_replace_the_error_of_a_failed_call(
     ("method", "request_"),
     [("DeleteTopic", pubsub.DeleteTopicRequest(topic=TOPIC)), ("Pull", PULL)],
 )
-def test_a_dropped_call_ends_with_deadline_exceeded_and_no_effect(
+def test_a_call_held_by_the_drop_fault_ends_with_deadline_exceeded_and_has_no_effect(
     faults: Faults, wire: Wire, emulator: Emulator, method: str, request_: Any
 ) -> None:
     """The call is not carried out: the topic exists, and no message is leased."""
@@ -264,7 +268,9 @@ def test_a_dropped_call_ends_with_deadline_exceeded_and_no_effect(
         assert emulator.history.deliveries() == []
 
 
-def test_a_dropped_call_continues_when_its_fault_is_lifted(faults: Faults, wire: Wire) -> None:
+def test_a_call_held_by_the_drop_fault_continues_when_the_fault_is_lifted(
+    faults: Faults, wire: Wire
+) -> None:
     """The rule includes the last call of the fault's count."""
     fault = faults.drop("GetTopic", times=1)
     held = wire.start("GetTopic", GET_TOPIC)
@@ -278,7 +284,9 @@ def test_a_dropped_call_continues_when_its_fault_is_lifted(faults: Faults, wire:
     assert held.result().name == TOPIC
 
 
-def test_stopping_the_broker_ends_calls_that_a_fault_holds(faults: Faults, wire: Wire) -> None:
+def test_stopping_the_broker_ends_calls_that_are_held_by_a_fault(
+    faults: Faults, wire: Wire
+) -> None:
     """The calls end with UNAVAILABLE at once."""
     with Emulator() as other:
         away = Wire(other.endpoint)
@@ -297,7 +305,7 @@ def test_stopping_the_broker_ends_calls_that_a_fault_holds(faults: Faults, wire:
 # ---- handles -------------------------------------------------------------------------------------
 
 
-def test_faults_act_in_the_order_they_were_set(
+def test_several_faults_of_a_method_act_on_a_call_in_the_order_in_which_they_were_set(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """A late refusal is a delay followed by an error."""
@@ -320,7 +328,9 @@ def test_a_fault_is_lifted_at_the_end_of_its_with_block(faults: Faults, wire: Wi
     assert faults.active == ()
 
 
-def test_wait_for_hits_of_a_fault_times_out_with_an_error(faults: Faults) -> None:
+def test_waiting_for_more_hits_of_a_fault_than_occur_ends_with_a_timeout_error(
+    faults: Faults,
+) -> None:
     """The error names the expected hits."""
     fault = faults.drop("Publish")
     with pytest.raises(TimeoutError, match=r"drop of Publish acted 0 times within 0\.01 s, not 2"):
@@ -336,7 +346,9 @@ def test_faults_stay_active_across_a_restart_of_the_emulator() -> None:
             assert isinstance(failure(wire, "GetTopic", GET_TOPIC), Aborted)
 
 
-def test_used_up_faults_are_removed_from_the_active_ones(faults: Faults, wire: Wire) -> None:
+def test_a_fault_with_a_used_up_count_is_removed_from_the_list_of_active_faults(
+    faults: Faults, wire: Wire
+) -> None:
     """A long test may set thousands of faults."""
     for _ in range(5):
         faults.error("GetTopic", Unavailable("away"), times=1)
@@ -362,7 +374,7 @@ def test_a_fault_with_an_invalid_argument_is_refused(set_fault: Any, text: str) 
     assert faults.active == ()
 
 
-def test_a_fault_is_over_when_its_count_is_used_up() -> None:
+def test_a_fault_reports_that_it_is_over_when_its_count_is_used_up() -> None:
     """The count needs no broker."""
     fault = Fault(Scope("Publish", times=1))
     assert [fault.claim(), fault.claim()] == [True, False]

@@ -77,19 +77,19 @@ def described(request: FaultRequest) -> dict[str, Any]:
         ("black-hole", {"kind": "black-hole"}),
     ],
 )
-def test_a_fault_can_be_written_as_one_line_of_text(text: str, fault: dict[str, Any]) -> None:
+def test_a_fault_is_read_from_one_line_of_text(text: str, fault: dict[str, Any]) -> None:
     """The line has the kind, its values in order, and names for the other settings."""
     assert described(FaultRequest.from_text(text)) == fault
     assert not FaultRequest.from_text(text).acts_once
 
 
 @pytest.mark.parametrize("text", ["abort-streams:INTERNAL", "close-streams:times=2"])
-def test_a_fault_line_for_open_streams_is_marked_as_acting_once(text: str) -> None:
+def test_a_fault_line_for_open_streams_is_read_as_a_fault_that_acts_once(text: str) -> None:
     """The option is refused where no stream can be open yet."""
     assert FaultRequest.from_text(text).acts_once
 
 
-def test_a_fault_can_be_written_as_json() -> None:
+def test_a_fault_is_read_from_json() -> None:
     """Numbers are JSON numbers. Null means no limit."""
     fields = {"kind": "delay", "method": "Pull", "seconds": 2, "times": None, "probability": 0.5}
     fault = {"kind": "delay", "method": "Pull", "seconds": 2.0, "probability": 0.5}
@@ -119,7 +119,7 @@ def test_a_fault_can_be_written_as_json() -> None:
         ("black-hole:times=1", "black-hole has no 'times'; it takes nothing"),
     ],
 )
-def test_an_invalid_fault_line_is_refused_with_its_problem(text: str, problem: str) -> None:
+def test_the_error_for_an_invalid_fault_line_states_the_problem(text: str, problem: str) -> None:
     """The error has the name and the value. No fault is set."""
     faults = Faults()
     with pytest.raises(ValueError, match=problem):
@@ -139,7 +139,7 @@ def test_an_invalid_fault_line_is_refused_with_its_problem(text: str, problem: s
         ({"kind": "error", "method": "Pull", "code": 14}, "code must be a gRPC status"),
     ],
 )
-def test_invalid_fault_json_is_refused_with_its_problem(
+def test_the_error_for_invalid_fault_json_states_the_problem(
     fields: dict[str, Any], problem: str
 ) -> None:
     """The error is like that for a line."""

@@ -41,7 +41,7 @@ def faults(emulator: Emulator, wire: Wire) -> Faults:
 
 
 @pytest.mark.parametrize("resource", [TOPIC, "orders", "ord*", "projects/test/topics/o*", "or?ers"])
-def test_a_fault_of_one_resource_leaves_other_resources_alone(
+def test_a_fault_limited_to_one_resource_does_not_affect_calls_for_other_resources(
     resource: str, faults: Faults, wire: Wire
 ) -> None:
     """The resource is given by its full name, its ID, or a pattern of either."""
@@ -50,7 +50,9 @@ def test_a_fault_of_one_resource_leaves_other_resources_alone(
     assert fault.hits == 1
 
 
-def test_a_fault_of_a_resource_affects_every_call_that_names_it(faults: Faults, wire: Wire) -> None:
+def test_a_fault_limited_to_a_resource_affects_every_call_that_names_the_resource(
+    faults: Faults, wire: Wire
+) -> None:
     """The name may be in any field, also inside another resource."""
     faults.error("*", AWAY, resource=TOPIC)
     subscribing = pubsub.Subscription(name=f"{SUBSCRIPTION}-2", topic=TOPIC)
@@ -65,7 +67,7 @@ def test_a_fault_of_a_resource_affects_every_call_that_names_it(faults: Faults, 
     assert not fails(wire, "Publish", pubsub.PublishRequest(topic=OTHER, messages=[message]))
 
 
-def test_a_stream_fault_of_a_subscription_leaves_other_subscriptions_alone(
+def test_a_stream_fault_limited_to_a_subscription_does_not_affect_streams_of_others(
     faults: Faults, wire: Wire
 ) -> None:
     """The rule holds for open and for new streams."""
@@ -82,7 +84,9 @@ def test_a_stream_fault_of_a_subscription_leaves_other_subscriptions_alone(
     assert wire.stream(subscription=second).is_quiet()
 
 
-def test_a_stream_fault_with_a_count_ends_that_many_streams(faults: Faults, wire: Wire) -> None:
+def test_a_stream_fault_with_a_count_ends_that_many_streaming_pulls(
+    faults: Faults, wire: Wire
+) -> None:
     """The other streams continue."""
     streams = [wire.stream() for _ in range(3)]
     assert all(stream.is_quiet() for stream in streams)
@@ -109,7 +113,7 @@ def luck(seed: int, calls: int = 60) -> list[bool]:
     return failed
 
 
-def test_a_fault_with_a_probability_hits_the_same_calls_for_the_same_seed() -> None:
+def test_with_an_equal_seed_a_fault_with_a_probability_affects_the_same_calls() -> None:
     """The same seed fails the same calls. Another seed fails others."""
     first = luck(seed=1)
     assert first == luck(seed=1)
@@ -117,7 +121,9 @@ def test_a_fault_with_a_probability_hits_the_same_calls_for_the_same_seed() -> N
     assert 10 < sum(first) < 50
 
 
-def test_two_faults_with_a_probability_hit_independent_calls(faults: Faults, wire: Wire) -> None:
+def test_two_faults_with_a_probability_affect_calls_independently_of_each_other(
+    faults: Faults, wire: Wire
+) -> None:
     """A fault with another scope affects other calls."""
     rolls = [
         [fault.claim() for _ in range(60)]
@@ -130,7 +136,7 @@ def test_two_faults_with_a_probability_hit_independent_calls(faults: Faults, wir
     assert rolls[0] != rolls[1] != rolls[2] != rolls[0]
 
 
-def test_calls_spared_by_the_probability_of_a_fault_do_not_count(
+def test_calls_spared_by_the_probability_of_a_fault_do_not_use_up_its_count(
     faults: Faults, wire: Wire
 ) -> None:
     """`times` counts the calls that fail, not those that are spared."""
@@ -155,7 +161,7 @@ def test_an_invalid_fault_scope_is_refused(arguments: dict[str, Any], text: str)
         Scope(**arguments)
 
 
-def test_a_resource_pattern_without_a_slash_matches_ids_only() -> None:
+def test_a_fault_resource_pattern_without_a_slash_is_compared_with_resource_ids() -> None:
     """`*` in such a pattern cannot match across the parts of a full name."""
     assert matches("o*", TOPIC)
     assert not matches("p*", TOPIC)
@@ -163,7 +169,7 @@ def test_a_resource_pattern_without_a_slash_matches_ids_only() -> None:
     assert not matches("Orders", TOPIC)
 
 
-def test_named_finds_every_resource_name_of_a_request() -> None:
+def test_the_function_named_returns_every_resource_name_in_a_request() -> None:
     """Every field that holds a name counts."""
     assert named(pubsub.SeekRequest(subscription="s", snapshot="n")) == ("s", "n")
     request = schema.CreateSchemaRequest(parent="projects/p", schema=schema.Schema(name="x"))

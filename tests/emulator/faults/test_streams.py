@@ -40,7 +40,7 @@ def stand(*streams: Stream) -> None:
 # ---- delay, error, lost reply, drop --------------------------------------------------------------
 
 
-def test_a_delay_fault_delays_each_response_of_an_open_stream(
+def test_a_delay_fault_delays_each_response_of_an_open_streaming_pull(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """The second response is as late as the first."""
@@ -59,7 +59,9 @@ def test_a_delay_fault_delays_each_response_of_an_open_stream(
     assert stream.data(1) == ["c"]
 
 
-def test_an_error_fault_refuses_new_streams_and_keeps_open_ones(faults: Faults, wire: Wire) -> None:
+def test_an_error_fault_refuses_new_streaming_pulls_and_does_not_end_open_ones(
+    faults: Faults, wire: Wire
+) -> None:
     """The fault refuses this many new streams. An open one continues."""
     old = wire.stream()
     stand(old)
@@ -71,7 +73,7 @@ def test_an_error_fault_refuses_new_streams_and_keeps_open_ones(faults: Faults, 
     stand(old, wire.stream())
 
 
-def test_an_error_fault_may_refuse_a_stream_by_its_first_request(
+def test_an_error_fault_may_choose_the_streaming_pulls_to_refuse_by_their_first_request(
     faults: Faults, wire: Wire
 ) -> None:
     """The fault's function receives the first request."""
@@ -83,7 +85,7 @@ def test_an_error_fault_may_refuse_a_stream_by_its_first_request(
     stand(wire.stream(client_id="lucky"))
 
 
-def test_the_lost_reply_fault_ends_a_stream_instead_of_a_response(
+def test_the_lost_reply_fault_ends_a_streaming_pull_instead_of_sending_its_next_response(
     faults: Faults, wire: Wire
 ) -> None:
     """The messages of the lost response are returned."""
@@ -97,7 +99,9 @@ def test_the_lost_reply_fault_ends_a_stream_instead_of_a_response(
 
 
 @pytest.mark.parametrize("others", [(), (Fault(Scope("Publish")),)])
-def test_a_faulted_call_that_has_ended_writes_no_response(others: tuple[Fault, ...]) -> None:
+def test_a_stream_that_a_fault_has_ended_sends_no_further_response_to_the_client(
+    others: tuple[Fault, ...],
+) -> None:
     """The last response stays the last, whatever other faults are active."""
 
     async def write_after_the_end() -> None:
@@ -110,7 +114,7 @@ def test_a_faulted_call_that_has_ended_writes_no_response(others: tuple[Fault, .
         asyncio.run(write_after_the_end())
 
 
-def test_a_dropped_stream_begins_when_its_fault_is_lifted(
+def test_a_new_streaming_pull_held_by_the_drop_fault_starts_when_the_fault_is_lifted(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """Until then the client does not even get headers."""
@@ -129,7 +133,9 @@ def test_a_dropped_stream_begins_when_its_fault_is_lifted(
 # ---- streams that end ----------------------------------------------------------------------------
 
 
-def test_the_abort_fault_ends_every_open_stream_with_its_error(faults: Faults, wire: Wire) -> None:
+def test_the_abort_fault_ends_every_open_streaming_pull_with_the_error_of_the_fault(
+    faults: Faults, wire: Wire
+) -> None:
     """The streams end with the error.
 
     Their messages are available, and new streams are accepted.
@@ -160,7 +166,7 @@ def test_messages_of_an_aborted_stream_stay_leased_until_their_deadline(
     assert data_of(wire.pull()) == ["a"]
 
 
-def test_the_abort_fault_leaves_unary_calls_alone(
+def test_the_abort_fault_does_not_end_unary_calls(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """A waiting Pull continues to wait."""
@@ -175,7 +181,9 @@ def test_the_abort_fault_leaves_unary_calls_alone(
     assert data_of(pull.result().received_messages) == ["a"]
 
 
-def test_a_stream_without_a_first_request_is_aborted_too(faults: Faults, wire: Wire) -> None:
+def test_the_abort_fault_ends_a_streaming_pull_that_has_not_sent_its_first_request(
+    faults: Faults, wire: Wire
+) -> None:
     """A stream counts as open as soon as the broker knows of it."""
     asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     call = wire.raw("StreamingPull")(iter(asked.get, None), timeout=TIMEOUT)
@@ -186,7 +194,7 @@ def test_a_stream_without_a_first_request_is_aborted_too(faults: Faults, wire: W
     asked.put(None)
 
 
-def test_the_abort_fault_may_act_after_a_number_of_responses(
+def test_the_abort_fault_may_end_a_streaming_pull_after_a_given_number_of_responses(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """All of these responses arrive. Pongs do not count, and each stream has its own count."""
@@ -209,7 +217,7 @@ def test_the_abort_fault_may_act_after_a_number_of_responses(
         assert last.data(1) == [data]
 
 
-def test_the_close_fault_ends_every_open_stream_with_ok(
+def test_the_close_fault_ends_every_open_streaming_pull_with_status_ok(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """The status is OK, without a request from the client. Leases run to their deadlines."""
@@ -227,7 +235,7 @@ def test_the_close_fault_ends_every_open_stream_with_ok(
 # ---- silence -------------------------------------------------------------------------------------
 
 
-def test_a_silenced_stream_sends_neither_messages_nor_pongs(
+def test_the_silence_fault_keeps_an_open_streaming_pull_from_sending_messages_and_pongs(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """The stream stays open, processes requests, and continues after the lift."""
@@ -248,7 +256,7 @@ def test_a_silenced_stream_sends_neither_messages_nor_pongs(
     assert stream.data(1) == ["b"]
 
 
-def test_a_silenced_stream_does_not_starve_other_consumers(
+def test_messages_go_to_other_consumers_while_a_streaming_pull_is_silenced_by_a_fault(
     faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """One response on it is lost until its deadline. All other messages go to other consumers."""
@@ -263,7 +271,9 @@ def test_a_silenced_stream_does_not_starve_other_consumers(
     assert "a" in data_of(wire.pull(wait=False))
 
 
-def test_cancelling_a_silenced_stream_frees_its_messages(faults: Faults, wire: Wire) -> None:
+def test_cancelling_a_silenced_streaming_pull_frees_its_leased_messages(
+    faults: Faults, wire: Wire
+) -> None:
     """The messages were not sent, so they go to others at once."""
     stream = wire.stream(stream_ack_deadline_seconds=600)
     stand(stream)
@@ -274,7 +284,9 @@ def test_cancelling_a_silenced_stream_frees_its_messages(faults: Faults, wire: W
     assert data_of(wire.pull()) == ["a"]
 
 
-def test_a_new_stream_is_silenced_too(faults: Faults, wire: Wire) -> None:
+def test_the_silence_fault_also_holds_a_newly_opened_streaming_pull(
+    faults: Faults, wire: Wire
+) -> None:
     """The stream is accepted, but the client does not even get headers."""
     fault = faults.silence_streams()
     stream = wire.stream()
@@ -286,7 +298,9 @@ def test_a_new_stream_is_silenced_too(faults: Faults, wire: Wire) -> None:
     stand(stream)
 
 
-def test_a_silenced_stream_can_be_aborted(faults: Faults, wire: Wire) -> None:
+def test_the_abort_fault_ends_a_streaming_pull_that_the_silence_fault_holds(
+    faults: Faults, wire: Wire
+) -> None:
     """The error is the only thing that the client receives."""
     stream = wire.stream()
     stand(stream)
@@ -297,7 +311,7 @@ def test_a_silenced_stream_can_be_aborted(faults: Faults, wire: Wire) -> None:
     assert stream.end() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_the_silence_fault_leaves_unary_calls_alone(faults: Faults, wire: Wire) -> None:
+def test_the_silence_fault_does_not_affect_unary_calls(faults: Faults, wire: Wire) -> None:
     """Calls are answered."""
     faults.silence_streams()
     assert wire.call("GetTopic", GET_TOPIC).name == TOPIC

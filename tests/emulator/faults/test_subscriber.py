@@ -19,7 +19,7 @@ def here() -> Iterator[Stage]:
         yield here
 
 
-def test_the_sdk_retries_ack_ids_that_failed_transiently(here: Stage) -> None:
+def test_the_sdk_retries_acknowledgements_of_ack_ids_that_failed_transiently(here: Stage) -> None:
     """The user's future succeeds after another attempt."""
 
     def fail(request: Any) -> RpcError:
@@ -53,7 +53,7 @@ def test_the_sdk_repeats_an_acknowledgement_whose_reply_was_lost(here: Stage) ->
 
 
 @pytest.mark.parametrize("how", ["abort", "close", "after"])
-def test_the_sdk_reopens_a_stream_that_ended(here: Stage, how: str) -> None:
+def test_the_sdk_reopens_a_streaming_pull_that_a_fault_has_ended(here: Stage, how: str) -> None:
     """The stream may end with an error, with OK, or while messages are handled."""
     faults = here.emulator.faults
     collected = Log()
@@ -75,7 +75,9 @@ def test_the_sdk_reopens_a_stream_that_ended(here: Stage, how: str) -> None:
     assert future.running()
 
 
-def test_a_terminal_stream_error_ends_the_subscription(here: Stage) -> None:
+def test_a_terminal_error_of_the_streaming_pull_ends_the_future_of_sdk_subscribe(
+    here: Stage,
+) -> None:
     """The subscription's future has that error."""
     here.emulator.faults.error("StreamingPull", PermissionDenied("not yours"))
     future = here.client.subscribe(SUBSCRIPTION, Log())

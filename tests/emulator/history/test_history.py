@@ -99,7 +99,7 @@ def test_messages_returned_by_a_closed_stream_are_not_nacks_in_the_history() -> 
         assert [event.attempt for event in history.deliveries()] == [1, 1]
 
 
-def test_history_events_are_found_by_kind_and_resource(history: History, wire: Wire) -> None:
+def test_history_events_can_be_selected_by_kind_and_resource(history: History, wire: Wire) -> None:
     """A resource is given by its full name, its ID, or a pattern."""
     second = f"{SUBSCRIPTION}-2"
     wire.call("CreateSubscription", pubsub.Subscription(name=second, topic=TOPIC))
@@ -129,7 +129,7 @@ def test_history_events_are_immutable(history: History, wire: Wire) -> None:
 # ---- one message ---------------------------------------------------------------------------------
 
 
-def test_a_message_report_has_all_events_of_that_message(
+def test_the_history_report_about_a_message_has_all_events_of_that_message(
     history: History, emulator: Emulator, wire: Wire, clock: ManualClock
 ) -> None:
     """The report has no events of other messages."""
@@ -150,7 +150,7 @@ def test_a_message_report_has_all_events_of_that_message(
     assert [event.seconds for event in told.deadline_changes] == [20]
 
 
-def test_a_message_id_that_several_topics_have_needs_the_topic(
+def test_looking_up_a_message_id_of_several_topics_in_the_history_needs_the_topic(
     emulator: Emulator, wire: Wire
 ) -> None:
     """Each topic counts from 1."""
@@ -164,13 +164,15 @@ def test_a_message_id_that_several_topics_have_needs_the_topic(
     assert emulator.message(first, TOPIC).message.data == b"a"
 
 
-def test_looking_up_an_unknown_message_is_an_error(emulator: Emulator) -> None:
+def test_looking_up_an_unknown_message_id_in_the_history_is_an_error(emulator: Emulator) -> None:
     """The error names the message."""
     with pytest.raises(LookupError, match="no message '7'"):
         emulator.message("7")
 
 
-def test_messages_of_a_topic_are_listed_in_publish_order(emulator: Emulator, wire: Wire) -> None:
+def test_the_history_lists_messages_of_a_topic_in_publish_order(
+    emulator: Emulator, wire: Wire
+) -> None:
     """The list holds without subscriptions and after all acknowledgements."""
     wire.create_with("a", "b")
     wire.acknowledge(*(m.ack_id for m in wire.pull()))
@@ -193,7 +195,7 @@ def test_a_full_history_drops_its_oldest_events() -> None:
     assert [event.message_id for event in history.events()] == ["3", "4", "5"]
 
 
-def test_the_history_has_a_limit_of_bytes() -> None:
+def test_a_history_above_its_byte_limit_drops_its_oldest_events() -> None:
     """The memory of events is limited as well."""
     history = History(ManualClock(), max_bytes=100)
     history.published(TOPIC, records(60, 30, 60))
@@ -204,7 +206,9 @@ def test_the_history_has_a_limit_of_bytes() -> None:
     assert len(history.events()) == 1
 
 
-def test_a_cleared_history_has_only_later_events(history: History, wire: Wire) -> None:
+def test_a_cleared_history_contains_only_events_from_after_the_clearing(
+    history: History, wire: Wire
+) -> None:
     """A test does this between two of its parts."""
     wire.publish("a")
     history.clear()
@@ -279,7 +283,9 @@ def test_wait_until_acked_fails_when_the_subscription_is_deleted(
     deleting.join()
 
 
-def test_history_wait_until_is_evaluated_after_each_event(history: History, wire: Wire) -> None:
+def test_history_wait_until_evaluates_its_condition_after_each_event(
+    history: History, wire: Wire
+) -> None:
     """The condition is evaluated after each event."""
     publishing = threading.Timer(0.05, wire.publish, ["a", "b"])
     publishing.start()
@@ -289,7 +295,9 @@ def test_history_wait_until_is_evaluated_after_each_event(history: History, wire
         history.wait_until(lambda: len(history.publishes()) == 3, 0.01)
 
 
-def test_history_wait_until_may_use_a_condition_without_events(history: History) -> None:
+def test_history_wait_until_returns_for_a_condition_that_changes_without_events(
+    history: History,
+) -> None:
     """An example is a future of the test. The condition is also evaluated periodically."""
     answers = iter([False, False, False, True])
     history.wait_until(lambda: next(answers), TIMEOUT)

@@ -42,7 +42,7 @@ def get(broker: Broker) -> feeds.Cursor:
     return found
 
 
-def test_get_cursor_returns_the_last_position_put(broker: Broker) -> None:
+def test_get_cursor_returns_the_last_position_stored_by_put_cursor(broker: Broker) -> None:
     """A position may move back. The cursor has the epoch and the time of the put."""
     put(broker, 4)
     made = put(broker, 2)
@@ -51,7 +51,9 @@ def test_get_cursor_returns_the_last_position_put(broker: Broker) -> None:
     assert made.update_time.seconds == int(broker.clock.now())
 
 
-def test_a_cursor_of_a_topic_that_was_created_again_is_refused(broker: Broker) -> None:
+def test_storing_a_cursor_with_a_position_from_before_a_topic_was_recreated_is_refused(
+    broker: Broker,
+) -> None:
     """The position is from before the topic was created again, so it has no meaning now."""
     old = put(broker, 3).epoch
     broker.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=TOPIC))
@@ -91,7 +93,7 @@ def test_a_cursor_of_a_missing_topic_is_refused(broker: Broker) -> None:
         put(broker, 0, topic="projects/p/topics/missing")
 
 
-def test_a_deleted_cursor_is_not_found(broker: Broker) -> None:
+def test_getting_a_deleted_cursor_ends_with_not_found(broker: Broker) -> None:
     """A second delete is an error, as for other resources of Pub/Sub."""
     put(broker, 3)
     broker.call("DeleteCursor", feeds.DeleteCursorRequest(name=CURSOR))

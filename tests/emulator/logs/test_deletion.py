@@ -32,7 +32,7 @@ def request(before: int = 0, tag: str = "") -> feeds.DeleteMessagesRequest:
 @pytest.mark.parametrize(
     ("before", "tag", "deleted"), [(0, "b", 50), (0, "c", 0), (61, "", 60), (200, "", 100)]
 )
-def test_a_step_of_a_delete_examines_and_deletes_few_records(
+def test_a_step_of_a_record_delete_examines_and_deletes_few_records(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, before: int, tag: str, deleted: int
 ) -> None:
     parsed = 0
@@ -57,7 +57,7 @@ def test_a_step_of_a_delete_examines_and_deletes_few_records(
     assert driver.feed().count == 100 - deleted
 
 
-def test_a_step_of_a_delete_copies_few_bytes(
+def test_a_step_of_a_record_delete_copies_few_bytes(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step examines only one of the large records."""
@@ -71,7 +71,7 @@ def test_a_step_of_a_delete_copies_few_bytes(
     assert work.finish() == 53
 
 
-def test_records_appended_during_a_delete_stay(driver: Driver) -> None:
+def test_records_appended_during_a_delete_with_a_filter_are_not_deleted(driver: Driver) -> None:
     work = driver.feeds.deletion(request(tag="b"))
     assert work.work()
     driver.append("new", tag="b")
@@ -91,7 +91,7 @@ def test_records_trimmed_during_a_delete_are_not_counted_as_deleted(driver: Driv
     assert work.finish() == deleted + 1
 
 
-def test_deleting_the_topic_ends_a_running_delete_of_records(driver: Driver) -> None:
+def test_deleting_a_topic_ends_a_delete_of_its_records_that_is_under_way(driver: Driver) -> None:
     work = driver.feeds.deletion(request(tag="b"))
     assert work.work()
     driver.delete_topic()

@@ -17,7 +17,9 @@ def driver() -> Driver:
     return Driver()
 
 
-def test_records_that_expired_before_a_delete_are_reported_as_a_gap(driver: Driver) -> None:
+def test_expired_records_before_deleted_records_are_reported_to_readers_as_a_gap(
+    driver: Driver,
+) -> None:
     """The gap is reported even if the expiry timer has not run yet."""
     driver.put(ttl_ms=1000)
     driver.append("a", "b")
@@ -29,7 +31,7 @@ def test_records_that_expired_before_a_delete_are_reported_as_a_gap(driver: Driv
     assert (gap.from_seq, gap.to_seq, gap.reason) == (1, 3, feeds.TTL)
 
 
-def test_a_deleted_feed_leaves_nothing_in_memory(driver: Driver) -> None:
+def test_a_feed_of_a_deleted_topic_leaves_nothing_in_memory(driver: Driver) -> None:
     """The deletion includes the feed's timers, which may be due in a year."""
     driver.put(ttl_ms=1000)
     driver.append("a", key="k")
@@ -39,7 +41,7 @@ def test_a_deleted_feed_leaves_nothing_in_memory(driver: Driver) -> None:
     assert (feed(), keys()) == (None, None)
 
 
-def test_lost_ranges_are_found_by_sequence_number() -> None:
+def test_lost_ranges_of_a_feed_are_found_by_sequence_number() -> None:
     trimmed = [LostRange(5, 6, feeds.SOURCE_TRIM), LostRange(9, 9, feeds.SOURCE_TRIM)]
     lost = LostRanges(trimmed)
     at = [

@@ -171,7 +171,7 @@ TestFeedLife.settings = settings(max_examples=60, stateful_step_count=40, deadli
 @given(
     cap=st.integers(1, 20), batches=st.lists(st.integers(1, 15), min_size=1), after=st.integers(0)
 )
-def test_a_reader_behind_a_record_cap_resumes_at_the_oldest_record(
+def test_a_feed_reader_behind_the_record_cap_resumes_at_the_oldest_kept_record(
     cap: int, batches: list[int], after: int
 ) -> None:
     driver = Driver()
@@ -191,7 +191,7 @@ def test_a_reader_behind_a_record_cap_resumes_at_the_oldest_record(
     nodes=st.lists(st.sampled_from("abc"), max_size=40),
     limit=st.integers(1, 7),
 )
-def test_a_reader_that_excludes_its_node_gets_all_other_records(
+def test_a_feed_reader_that_excludes_a_node_gets_all_records_of_other_nodes(
     nodes: list[str], limit: int
 ) -> None:
     driver = Driver()
@@ -211,7 +211,7 @@ def test_a_reader_that_excludes_its_node_gets_all_other_records(
 
 
 @given(keys=st.lists(st.sampled_from(["", "k1", "k2", "k3"]), max_size=30))
-def test_an_append_with_a_repeated_idempotency_key_appends_nothing(keys: list[str]) -> None:
+def test_a_feed_append_with_a_repeated_idempotency_key_appends_no_records(keys: list[str]) -> None:
     driver = Driver()
     driver.put()
     known: dict[str, list[int]] = {}

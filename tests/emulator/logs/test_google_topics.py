@@ -44,14 +44,18 @@ def pulled(driver: Driver) -> list[int]:
     return seqs([delivery.record.message() for _, delivery in taken])
 
 
-def test_a_published_message_is_in_the_feed_under_its_message_id(driver: Driver) -> None:
+def test_a_message_published_to_a_feed_topic_is_a_record_with_its_message_id_as_sequence(
+    driver: Driver,
+) -> None:
     driver.put()
     assert publish(driver, "a", "b") == ["1", "2"]
     assert driver.append("c") == [3]
     assert seqs(driver.read().messages) == [1, 2, 3]
 
 
-def test_messages_published_before_the_feed_existed_are_reported_as_too_old(driver: Driver) -> None:
+def test_messages_from_before_a_topic_became_a_feed_are_reported_to_readers_as_too_old(
+    driver: Driver,
+) -> None:
     publish(driver, "a", "b")
     response = driver.read()
     assert (response.gap.from_seq, response.gap.to_seq) == (1, 2)
@@ -61,7 +65,7 @@ def test_messages_published_before_the_feed_existed_are_reported_as_too_old(driv
     assert (response.HasField("gap"), seqs(response.messages)) == (False, [3])
 
 
-def test_a_topic_without_feed_readers_is_no_feed(driver: Driver) -> None:
+def test_a_topic_that_was_only_published_to_is_no_feed(driver: Driver) -> None:
     publish(driver, "a")
     with pytest.raises(NotFound, match="not a feed"):
         driver.state()
@@ -69,7 +73,9 @@ def test_a_topic_without_feed_readers_is_no_feed(driver: Driver) -> None:
     assert driver.engine.kept_bytes == 0
 
 
-def test_the_record_cap_of_a_feed_does_not_trim_its_subscriptions(driver: Driver) -> None:
+def test_the_record_cap_of_a_feed_does_not_trim_the_backlog_of_its_subscriptions(
+    driver: Driver,
+) -> None:
     subscribe(driver)
     driver.put(cap_records=1, ttl_ms=1000)
     publish(driver, *"abcde")
@@ -78,7 +84,7 @@ def test_the_record_cap_of_a_feed_does_not_trim_its_subscriptions(driver: Driver
     assert pulled(driver) == [1, 2, 3, 4, 5]
 
 
-def test_messages_kept_by_a_subscription_do_not_enlarge_the_feed_window(driver: Driver) -> None:
+def test_messages_kept_only_by_a_subscription_are_not_readable_in_the_feed(driver: Driver) -> None:
     subscribe(driver)
     driver.put(cap_records=2)
     publish(driver, *"abc")
@@ -89,7 +95,9 @@ def test_messages_kept_by_a_subscription_do_not_enlarge_the_feed_window(driver: 
     assert driver.engine.kept_bytes == driver.state().bytes
 
 
-def test_a_full_topic_refuses_a_publish_before_it_assigns_ids(driver: Driver) -> None:
+def test_a_feed_topic_at_its_record_cap_refuses_a_publish_without_using_message_ids(
+    driver: Driver,
+) -> None:
     subscribe(driver)
     driver.put(cap_records=2, discard=feeds.REJECT)
     publish(driver, "a")
@@ -100,7 +108,7 @@ def test_a_full_topic_refuses_a_publish_before_it_assigns_ids(driver: Driver) ->
     assert publish(driver, "b") == ["2"]
 
 
-def test_a_full_dead_letter_topic_does_not_refuse_dead_letters(driver: Driver) -> None:
+def test_a_dead_letter_topic_at_its_record_cap_accepts_dead_letters(driver: Driver) -> None:
     """Otherwise it would be lost or redelivered for ever."""
     dead = f"{PROJECT}/topics/dead"
     driver.put(dead, cap_records=1, discard=feeds.REJECT)
@@ -116,7 +124,9 @@ def test_a_full_dead_letter_topic_does_not_refuse_dead_letters(driver: Driver) -
     assert (pulled(driver), driver.state(dead).count) == ([], 2)
 
 
-def test_the_retention_of_a_topic_keeps_no_records_in_the_feed_window(driver: Driver) -> None:
+def test_records_beyond_the_cap_of_a_feed_are_not_readable_though_the_topic_retains_them(
+    driver: Driver,
+) -> None:
     driver.engine.update_topic(
         pubsub.UpdateTopicRequest(
             topic=pubsub.Topic(name=TOPIC, message_retention_duration=Duration(seconds=600)),
@@ -130,7 +140,7 @@ def test_the_retention_of_a_topic_keeps_no_records_in_the_feed_window(driver: Dr
     assert driver.engine.kept_bytes == driver.state().bytes > 0
 
 
-def test_an_append_refuses_messages_beyond_the_publish_limits(driver: Driver) -> None:
+def test_a_feed_append_with_messages_beyond_the_publish_limits_is_refused(driver: Driver) -> None:
     driver.put()
     for messages in (
         [pubsub.PubsubMessage()],
@@ -142,7 +152,7 @@ def test_an_append_refuses_messages_beyond_the_publish_limits(driver: Driver) ->
     assert driver.state().head_seq == 0
 
 
-def test_the_byte_limit_of_the_broker_holds_for_publish_and_append(driver: Driver) -> None:
+def test_a_broker_at_its_byte_limit_refuses_publishes_and_feed_appends(driver: Driver) -> None:
     small = Driver(max_bytes=1000)
     small.put()
     small.append("x" * 800)
@@ -157,7 +167,9 @@ def test_the_byte_limit_of_the_broker_holds_for_publish_and_append(driver: Drive
         small.engine.get_topic(f"{PROJECT}/topics/other")
 
 
-def test_deleting_a_topic_frees_records_that_only_its_feed_kept(driver: Driver) -> None:
+def test_deleting_a_topic_frees_the_memory_of_records_that_only_its_feed_kept(
+    driver: Driver,
+) -> None:
     subscribe(driver)
     driver.put()
     publish(driver, "a", "b")
@@ -170,7 +182,7 @@ def test_deleting_a_topic_frees_records_that_only_its_feed_kept(driver: Driver) 
     assert driver.engine.kept_bytes == 0
 
 
-def test_a_publish_wakes_a_waiting_feed_read(driver: Driver) -> None:
+def test_a_publish_wakes_a_waiting_read_of_the_feed(driver: Driver) -> None:
     driver.put()
     wakes: list[str] = []
     driver.feeds.wait_for(TOPIC, lambda: wakes.append("woken"))

@@ -10,7 +10,7 @@ from pullstream_protocol.errors import ResourceExhausted
 from tests.emulator.logs.driver import Driver
 
 
-def test_an_idempotency_key_is_known_for_its_window() -> None:
+def test_a_feed_remembers_an_idempotency_key_for_the_idempotency_window() -> None:
     keys = IdempotencyKeys(window=120)
     keys.remember("a", Appended(1, 3), now=10)
     assert keys.find("a", now=129.9) == (1, 3)
@@ -19,7 +19,7 @@ def test_an_idempotency_key_is_known_for_its_window() -> None:
     assert len(keys) == 0
 
 
-def test_a_shorter_idempotency_window_applies_to_older_keys() -> None:
+def test_a_shortened_idempotency_window_forgets_keys_from_before_the_change() -> None:
     keys = IdempotencyKeys(window=120)
     keys.remember("a", Appended(1, 1), now=0)
     keys.window = 10
@@ -39,7 +39,7 @@ def test_idempotency_keys_of_an_idle_feed_expire() -> None:
     assert driver.engine.next_due() is None
 
 
-def test_an_append_with_one_idempotency_key_too_many_is_refused(
+def test_a_feed_append_beyond_the_maximum_number_of_idempotency_keys_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The broker never forgets a key early, because the client would not notice."""

@@ -40,13 +40,13 @@ def left(
     )
 
 
-def test_a_feed_value_survives_encoding_and_decoding() -> None:
+def test_a_stored_feed_value_survives_encoding_and_decoding() -> None:
     config = feeds.FeedConfig(cap_records=5, discard=feeds.REJECT)
     value = FeedValue(config, 2**63 + 5, 12, [(3, 9), (11, 11)])
     assert FeedValue.decode(value.encode()) == value
 
 
-def test_a_feed_note_survives_encoding_and_decoding() -> None:
+def test_a_feed_note_about_lost_records_survives_encoding_and_decoding() -> None:
     note = FeedNote(LossFloors(1, cap=2, ttl=3, source=4), [LostRange(5, 6, feeds.SOURCE_TRIM)])
     back = FeedNote.decode(note.encode())
     assert back.lost == note.lost
@@ -61,7 +61,7 @@ def test_a_feed_recovered_after_a_clean_stop_has_no_lost_records() -> None:
     assert (found.lost, found.silent) == ([], [])
 
 
-def test_a_recovered_feed_reports_missing_records_without_a_reason_as_lost() -> None:
+def test_a_recovered_feed_reports_records_missing_for_no_known_reason_as_lost() -> None:
     """Missing numbers in the middle and at the end count as lost.
 
     Nothing is known of the numbers after the last record.
@@ -70,7 +70,7 @@ def test_a_recovered_feed_reports_missing_records_without_a_reason_as_lost() -> 
     assert found.lost == [LostRange(4, 4, UNTOLD), LostRange(6, 9, UNTOLD)]
 
 
-def test_sequence_numbers_that_were_never_returned_are_not_lost_records() -> None:
+def test_numbers_that_no_append_returned_are_not_reported_as_lost_by_a_recovered_feed() -> None:
     """The reason is stored, because otherwise the next broker would count them as lost."""
     found = left(3, 5, head=9, floors=LossFloors(cap=2), all_was_kept=True)
     assert found.lost == [LostRange(4, 4, UNTOLD)]
@@ -79,7 +79,7 @@ def test_sequence_numbers_that_were_never_returned_are_not_lost_records() -> Non
     assert again.lost == [LostRange(4, 4, UNTOLD)]
 
 
-def test_records_appended_before_the_feed_value_was_stored_count_as_lost() -> None:
+def test_missing_records_from_before_the_feed_value_was_stored_are_reported_as_lost() -> None:
     """The topic may not have had its durability class then."""
     value = NO_VALUE._replace(head=4)
     found = recovered_feed(value, FeedNote(LossFloors()), records(1, 2), 9, all_was_kept=True)
@@ -87,14 +87,14 @@ def test_records_appended_before_the_feed_value_was_stored_count_as_lost() -> No
     assert found.silent == [(5, 9)]
 
 
-def test_a_recovered_feed_does_not_restore_deleted_records() -> None:
+def test_a_feed_recovered_from_storage_does_not_restore_deleted_records() -> None:
     """The row of a deleted record may still exist."""
     found = left(1, 2, 3, 4, head=4, silent=((1, 1), (3, 3)))
     assert [record.seq for record in found.records] == [2, 4]
     assert found.lost == []
 
 
-def test_a_recovered_feed_reports_a_lost_range_again() -> None:
+def test_a_feed_recovered_a_second_time_reports_the_same_lost_range() -> None:
     """The range keeps its reason."""
     trimmed = LostRange(3, 4, feeds.SOURCE_TRIM)
     found = left(1, 2, 5, head=5, lost=(trimmed,))
@@ -105,7 +105,7 @@ RUNS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 4)), max_size=4)
 
 
 @given(st.sets(st.integers(1, 30)), RUNS, st.integers(0, 10), st.integers(0, 10), st.booleans())
-def test_every_sequence_number_of_a_recovered_feed_is_accounted_for_once(
+def test_each_sequence_number_of_a_recovered_feed_has_a_record_or_one_reason_for_its_absence(
     seqs: set[int], runs: list[tuple[int, int]], floor: int, beyond: int, all_was_kept: bool
 ) -> None:
     """Each number is below a floor, has a record, is silent, or is lost."""

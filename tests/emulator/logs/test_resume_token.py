@@ -20,7 +20,7 @@ PLACES = st.dictionaries(
 
 
 @given(PLACES)
-def test_resume_token_positions_survive_encoding_and_decoding(
+def test_positions_in_a_resume_token_survive_encoding_and_decoding(
     positions: dict[str, tuple[int, int]],
 ) -> None:
     entries = (resume_token.entry(name, *position) for name, position in positions.items())
@@ -54,7 +54,7 @@ def test_a_malformed_resume_token_is_refused(text: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=30))
-def test_any_resume_token_text_is_decoded_or_refused(text: str) -> None:
+def test_any_text_as_resume_token_is_decoded_or_refused(text: str) -> None:
     try:
         positions = resume_token.decode(text)
     except InvalidArgument:

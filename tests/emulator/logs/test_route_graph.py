@@ -38,7 +38,7 @@ def test_a_router_from_a_topic_to_itself_is_refused() -> None:
         graph_of().check("a", "a", allow_cycle=True)
 
 
-def test_a_second_router_into_a_destination_is_refused() -> None:
+def test_a_second_router_to_the_same_destination_is_refused() -> None:
     """A router that replaces the first one is accepted."""
     graph = graph_of(Edge("first", "a", "c"))
     with pytest.raises(FailedPrecondition, match="router first, from a") as refused:
@@ -58,19 +58,19 @@ def test_a_router_cycle_is_refused_with_its_path() -> None:
     graph.check("x", "y", allow_cycle=False)
 
 
-def test_the_old_route_of_a_replaced_router_does_not_close_a_cycle() -> None:
+def test_a_router_change_is_accepted_if_only_the_old_route_would_close_a_cycle() -> None:
     """Only the new route counts."""
     graph = graph_of(*chain("a", "b", "c"))
     graph.check("c", "a", allow_cycle=False, without="a-b")
 
 
-def test_a_router_behind_an_existing_cycle_is_accepted() -> None:
+def test_a_router_that_leads_out_of_an_existing_cycle_is_accepted() -> None:
     """The search does not follow that cycle for ever."""
     graph = graph_of(*chain("a", "b", "a"), Edge("out", "b", "c"))
     graph.check("c", "d", allow_cycle=False)
 
 
-def test_exactly_the_routers_on_a_cycle_are_marked_as_such() -> None:
+def test_exactly_the_routers_on_a_cycle_are_marked_as_part_of_the_cycle() -> None:
     """The mark stays until one of them is removed."""
     edges = [*chain("a", "b", "c", "a"), Edge("out", "b", "x"), Edge("on", "x", "y")]
     graph = graph_of(*edges)

@@ -70,7 +70,9 @@ def data_in(broker: Broker, dest: str) -> list[str]:
 # ---- turns ---------------------------------------------------------------------------------------
 
 
-def test_a_router_copies_a_limited_number_of_messages_per_turn(broker: Broker) -> None:
+def test_a_router_copies_a_limited_number_of_messages_in_one_turn_of_the_event_loop(
+    broker: Broker,
+) -> None:
     """The router asks its owner for another turn. Routers that wait for their turn lose nothing."""
     dests = [f"dest-{number}" for number in range(MESSAGES_PER_TURN // 1000 + 2)]
     requests: list[None] = []
@@ -94,7 +96,7 @@ def test_a_router_copies_a_limited_number_of_messages_per_turn(broker: Broker) -
     assert last == [["999", "one more"]] * len(dests)
 
 
-def test_a_large_append_is_copied_by_one_router_per_turn(broker: Broker) -> None:
+def test_two_routers_copy_a_large_append_in_separate_turns(broker: Broker) -> None:
     """The messages count towards the turn, although they are not read again."""
     for dest in ("one", "two"):
         route(broker, "source", dest)
@@ -104,7 +106,9 @@ def test_a_large_append_is_copied_by_one_router_per_turn(broker: Broker) -> None
     assert state(broker, "source", "two").forwarded == 10_000
 
 
-def test_one_append_passes_a_long_chain_of_routers(broker: Broker) -> None:
+def test_a_message_appended_to_the_first_topic_reaches_the_end_of_a_long_router_chain(
+    broker: Broker,
+) -> None:
     """Copies are not nested, so the length of the chain does not matter."""
     names = ["source", *(f"link-{number}" for number in range(300))]
     for source, dest in itertools.pairwise(names):
@@ -114,7 +118,7 @@ def test_one_append_passes_a_long_chain_of_routers(broker: Broker) -> None:
     assert data_in(broker, names[-1]) == ["all the way"]
 
 
-def test_a_router_retries_a_full_destination_by_a_timer(broker: Broker) -> None:
+def test_a_router_with_a_full_destination_retries_at_regular_intervals(broker: Broker) -> None:
     """The router needs a timer, because acknowledgements may make room without a signal."""
     config = feeds.FeedConfig(cap_records=1, discard=feeds.REJECT)
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest"), config=config))
@@ -158,7 +162,9 @@ def test_a_router_does_not_copy_messages_that_a_full_destination_refuses(
 # ---- losses --------------------------------------------------------------------------------------
 
 
-def test_a_router_passes_a_gap_after_deleted_records_on(broker: Broker) -> None:
+def test_a_router_forwards_the_records_after_a_gap_and_reports_the_gap_in_its_destination(
+    broker: Broker,
+) -> None:
     """The records after it are also forwarded."""
     caps = feeds.FeedConfig(cap_records=2, discard=feeds.REJECT)
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest"), config=caps))
@@ -190,7 +196,7 @@ def test_a_router_is_deleted_with_its_destination_topic(broker: Broker) -> None:
     assert topic("dest") not in broker.engine.registry.topics
 
 
-def test_a_refused_append_to_the_destination_does_not_delete_its_router() -> None:
+def test_a_refused_append_to_the_destination_topic_does_not_delete_the_router() -> None:
     """The append creates no topic, and so deletes none."""
     broker = Broker(ManualClock(), max_bytes=1000)
     broker.call("PutFeed", feeds.PutFeedRequest(topic=SOURCE))
@@ -204,7 +210,9 @@ def test_a_refused_append_to_the_destination_does_not_delete_its_router() -> Non
 # ---- copies --------------------------------------------------------------------------------------
 
 
-def test_equal_copies_of_several_routers_share_their_bytes(broker: Broker) -> None:
+def test_equal_message_copies_made_by_several_routers_share_one_object_in_memory(
+    broker: Broker,
+) -> None:
     """The copies are equal if destinations have no other publishers and assign the same numbers."""
     for dest in ("one", "two", "three"):
         route(broker, "source", dest)
@@ -219,7 +227,9 @@ def _last(broker: Broker, dest: str) -> list[bytes]:
     return [list(broker.feeds.feed(topic(dest)).records())[-1].encoded]
 
 
-def test_a_routed_copy_differs_from_its_original_only_in_number_and_time(broker: Broker) -> None:
+def test_a_message_copied_by_a_router_keeps_all_fields_but_message_id_and_publish_time(
+    broker: Broker,
+) -> None:
     """The copy has the same data, attributes and ordering key."""
     route(broker, "source", "dest")
     append(broker, "elsewhere", to=topic("dest"))
@@ -232,7 +242,9 @@ def test_a_routed_copy_differs_from_its_original_only_in_number_and_time(broker:
     assert (copy.data, dict(copy.attributes), copy.ordering_key) == (b"\x00", {"a": "b"}, "key")
 
 
-def test_subscriptions_of_a_destination_receive_routed_copies(broker: Broker) -> None:
+def test_subscriptions_of_the_destination_of_a_router_receive_the_copied_messages(
+    broker: Broker,
+) -> None:
     """Subscriptions receive the copies that match their own filters."""
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest")))
     for name, pattern in {"one": 'attributes.k = "v"', "two": "attributes:k", "all": ""}.items():
@@ -253,7 +265,7 @@ def taken(broker: Broker, subscription: str) -> list[bytes]:
     return [d.record.message().data for _, d in broker.engine.take(joined, consumer)]
 
 
-def test_hops_are_counted_only_on_a_router_cycle(broker: Broker) -> None:
+def test_messages_copied_by_routers_have_a_hop_count_only_on_a_router_cycle(broker: Broker) -> None:
     """Copies outside the cycle have no count. Publishers cannot end a cycle with a forged count."""
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("back")))
     route(broker, "source", "back")
@@ -268,7 +280,7 @@ def test_hops_are_counted_only_on_a_router_cycle(broker: Broker) -> None:
 # ---- settings ------------------------------------------------------------------------------------
 
 
-def test_a_destination_with_a_schema_is_refused_for_a_router(broker: Broker) -> None:
+def test_a_router_to_a_destination_topic_with_a_schema_is_refused(broker: Broker) -> None:
     """A router waits for a destination that gets a schema later."""
     avro = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
     made = broker.call(
@@ -302,7 +314,9 @@ def test_a_destination_with_a_schema_is_refused_for_a_router(broker: Broker) -> 
     assert data_in(broker, "dest") == ["1", "not a record"]
 
 
-def test_changing_the_source_or_destination_makes_a_new_router(broker: Broker) -> None:
+def test_a_router_with_a_changed_source_or_destination_starts_as_a_new_router(
+    broker: Broker,
+) -> None:
     """The new router begins at the head of its source. The old source and destination are free."""
     route(broker, "source", "first", name=f"{PROJECT}/routers/moves")
     append(broker, "1")
@@ -313,7 +327,7 @@ def test_changing_the_source_or_destination_makes_a_new_router(broker: Broker) -
     route(broker, "source", "first")
 
 
-def test_a_refused_router_change_changes_nothing(broker: Broker) -> None:
+def test_a_router_whose_change_is_refused_keeps_its_settings(broker: Broker) -> None:
     """A router that would close a cycle after the change keeps its old settings."""
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("middle")))
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("other")))
@@ -328,7 +342,9 @@ def test_a_refused_router_change_changes_nothing(broker: Broker) -> None:
     assert found == before
 
 
-def test_allow_cycle_cannot_be_withdrawn_while_the_cycle_exists(broker: Broker) -> None:
+def test_removing_allow_cycle_from_a_router_is_refused_while_the_cycle_exists(
+    broker: Broker,
+) -> None:
     """Setting the present values again is allowed."""
     broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("back")))
     route(broker, "source", "back")

@@ -25,13 +25,13 @@ def driver() -> Driver:
         ((1001, (8 << 20) + 1), (1000, 8 << 20)),
     ],
 )
-def test_read_limits_have_defaults_and_maxima(
+def test_limits_of_a_feed_read_have_defaults_and_maxima(
     numbers: tuple[int, int], given: tuple[int, int]
 ) -> None:
     assert Limits.clamped(*numbers) == given
 
 
-def test_negative_read_limits_are_refused() -> None:
+def test_a_feed_read_with_negative_limits_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="max_messages"):
         Limits.clamped(-1, 0)
     with pytest.raises(InvalidArgument, match="max_bytes"):
@@ -39,7 +39,7 @@ def test_negative_read_limits_are_refused() -> None:
 
 
 @pytest.mark.parametrize("selection", [{}, {"filter": "attributes:tag"}])
-def test_a_read_returns_at_least_one_record_whatever_its_size(
+def test_a_feed_read_returns_at_least_one_record_however_large_the_record_is(
     driver: Driver, selection: dict[str, str]
 ) -> None:
     """The rule also holds if the records must be parsed."""
@@ -50,7 +50,9 @@ def test_a_read_returns_at_least_one_record_whatever_its_size(
     assert (seqs(response.messages), response.caught_up) == ([2], True)
 
 
-def test_the_position_of_a_full_read_skips_unwanted_records(driver: Driver) -> None:
+def test_the_next_position_after_a_full_filtered_feed_read_skips_records_without_a_match(
+    driver: Driver,
+) -> None:
     """The unwanted records are not examined again."""
     for number in range(6):
         driver.append("x", tag="odd" if number % 2 else "even")
@@ -58,21 +60,21 @@ def test_the_position_of_a_full_read_skips_unwanted_records(driver: Driver) -> N
     assert (seqs(response.messages), response.next_seq) == ([1], 2)
 
 
-def test_a_read_without_data_has_tag_node_key_and_time(driver: Driver) -> None:
+def test_a_feed_read_without_data_returns_tag_node_id_and_time_of_records(driver: Driver) -> None:
     driver.append("secret", tag="t", node="n", other="o")
     (message,) = driver.read(0, include_data=False).messages
     assert (message.data, dict(message.attributes)) == (b"", {"tag": "t", "node": "n"})
     assert (message.message_id, message.publish_time.seconds) == ("1", int(driver.clock.now()))
 
 
-def test_a_read_with_an_invalid_filter_is_refused(driver: Driver) -> None:
+def test_a_feed_read_with_an_invalid_filter_is_refused(driver: Driver) -> None:
     with pytest.raises(InvalidArgument, match="expected"):
         driver.read(0, filter="tag = 1")
     with pytest.raises(InvalidArgument, match="filter"):
         driver.read(0, filter="attributes:" + "k" * 256)
 
 
-def test_a_filtered_read_examines_only_a_few_large_records(driver: Driver) -> None:
+def test_a_filtered_feed_read_examines_only_a_few_large_records_at_a_time(driver: Driver) -> None:
     """Parsing copies the data of a record. The answer has the position that was reached."""
     driver.append(*["x" * 900_000] * 10, tag="a")
     seen = driver.read(filter='attributes.tag = "b"')

@@ -21,7 +21,7 @@ def driver() -> Driver:
     return driver
 
 
-def test_a_watch_session_that_is_never_attached_expires(driver: Driver) -> None:
+def test_a_watch_session_without_a_stream_expires(driver: Driver) -> None:
     watch = driver.watch()
     driver.advance(299.9)
     assert driver.feeds.find(watch.id) is watch
@@ -30,7 +30,7 @@ def test_a_watch_session_that_is_never_attached_expires(driver: Driver) -> None:
         driver.feeds.find(watch.id)
 
 
-def test_the_lifetime_of_a_watch_session_counts_from_the_end_of_its_stream(driver: Driver) -> None:
+def test_a_watch_session_expires_a_fixed_time_after_the_end_of_its_stream(driver: Driver) -> None:
     reader = Reader(driver.watch())
     driver.advance(10)
     reader.take()
@@ -56,7 +56,7 @@ def test_expired_watch_sessions_are_removed_every_30_seconds(
         driver.watch()
 
 
-def test_without_watch_sessions_no_timer_is_due(driver: Driver) -> None:
+def test_the_engine_has_no_due_time_when_all_watch_sessions_have_expired(driver: Driver) -> None:
     assert driver.engine.next_due() is None
     driver.watch()
     driver.advance(1000)
@@ -76,7 +76,9 @@ def test_a_reset_ends_watch_streams_and_removes_their_sessions(driver: Driver) -
         driver.feeds.find(reader.watch.id)
 
 
-def test_a_disconnect_ends_watch_streams_and_reads_but_keeps_sessions(driver: Driver) -> None:
+def test_a_broker_shutdown_ends_watch_streams_and_waiting_reads_but_keeps_watch_sessions(
+    driver: Driver,
+) -> None:
     reader = Reader(driver.watch())
     reader.take()
     wakes: list[str] = []
@@ -99,7 +101,7 @@ def in_use(driver: Driver) -> int:
 
 @pytest.mark.parametrize("filter_text", ["", "attributes:a" + " AND attributes:a" * 14])
 @pytest.mark.parametrize("count", [1, 256])
-def test_the_estimated_size_of_a_watch_session_is_close_to_its_memory(
+def test_the_estimated_size_of_a_watch_session_is_close_to_its_real_memory_use(
     driver: Driver, count: int, filter_text: str
 ) -> None:
     """The number is approximate, and too high rather than too low."""
@@ -137,7 +139,7 @@ def test_watch_sessions_count_towards_the_byte_limit_of_the_broker() -> None:
         driver.watch()
 
 
-def test_watch_sessions_have_their_own_byte_limit(
+def test_a_new_watch_session_beyond_the_byte_limit_for_watch_sessions_is_refused(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit applies even if messages have no limit. Expired sessions make room at once."""

@@ -34,7 +34,7 @@ def full_broker(readers: int) -> tuple[Driver, list[Reader]]:
     return driver, [Reader(watch) for watch in watches]
 
 
-def test_an_unsent_frame_counts_as_memory_until_it_is_written() -> None:
+def test_an_unsent_watch_frame_counts_as_used_memory_until_the_frame_is_written() -> None:
     """The frame counts twice: as a message, and as its bytes on the wire."""
     driver = Driver()
     driver.put()
@@ -47,7 +47,7 @@ def test_an_unsent_frame_counts_as_memory_until_it_is_written() -> None:
     assert in_use(driver) == 0
 
 
-def test_unsent_frames_count_towards_the_byte_limit_of_the_broker() -> None:
+def test_unsent_watch_frames_count_towards_the_byte_limit_of_the_broker() -> None:
     """Publishers are refused while the frame is unsent."""
     driver = Driver(max_bytes=400_000 + SESSION)
     driver.put()
@@ -60,7 +60,7 @@ def test_unsent_frames_count_towards_the_byte_limit_of_the_broker() -> None:
     driver.append(LARGE)
 
 
-def test_a_full_broker_serves_its_watch_readers_one_after_the_other() -> None:
+def test_a_broker_at_its_byte_limit_serves_watch_readers_one_after_the_other() -> None:
     """All frames together use the memory of one frame at most, and every reader is served."""
     driver, readers = full_broker(5)
     got: list[list[str | None]] = [[] for _ in readers]
@@ -84,7 +84,7 @@ def test_a_full_broker_serves_its_watch_readers_one_after_the_other() -> None:
     assert in_use(driver) == 0
 
 
-def test_a_busy_watch_reader_gives_waiting_readers_their_turn() -> None:
+def test_watch_readers_that_wait_for_memory_are_served_in_the_order_of_their_waiting() -> None:
     """Readers are served in the order in which they began to wait."""
     _, (one, two, three) = full_broker(3)
     assert one.next() is not None
@@ -101,7 +101,7 @@ def test_a_busy_watch_reader_gives_waiting_readers_their_turn() -> None:
     assert three.next() is not None
 
 
-def test_a_watch_stream_that_ends_passes_its_turn_on() -> None:
+def test_when_a_watch_stream_ends_the_next_reader_that_waits_for_memory_is_served() -> None:
     """The rule holds for a stream that writes a frame and for one that waits."""
     driver, (one, two, three) = full_broker(3)
     one.next()
@@ -129,7 +129,7 @@ def test_a_watch_reader_that_waits_for_memory_gets_heartbeats() -> None:
     assert one.next() is not None
 
 
-def test_a_slow_watch_reader_is_ended_when_others_need_the_memory() -> None:
+def test_the_stream_of_a_slow_watch_reader_is_ended_when_other_readers_need_its_memory() -> None:
     """No record is lost, because its watch continues with another stream."""
     driver, (slow, other) = full_broker(2)
     token = slow.watch.resume_token
@@ -164,7 +164,7 @@ def test_a_slow_watch_reader_blocks_publishers_for_five_seconds_at_most() -> Non
     assert slow.stream.ended is not None
 
 
-def test_a_watch_reader_that_is_already_slow_is_ended_at_once() -> None:
+def test_the_stream_of_an_already_slow_watch_reader_ends_at_once_when_others_need_memory() -> None:
     """Without other readers it would have had 30 s."""
     driver, (slow, other) = full_broker(2)
     slow.next()
@@ -175,7 +175,9 @@ def test_a_watch_reader_that_is_already_slow_is_ended_at_once() -> None:
     assert other.next() is not None
 
 
-def test_unsent_frames_have_their_own_byte_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsent_watch_frames_together_stay_within_their_own_byte_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The limit applies even if messages have no limit, and is exceeded by at most one frame."""
     monkeypatch.setattr(unsent, "MAX_UNSENT_BYTES", 500_000)
     driver = Driver()

@@ -24,7 +24,7 @@ def driver() -> Driver:
     return driver
 
 
-def test_watched_topics_take_turns_of_one_frame_each(driver: Driver) -> None:
+def test_a_watch_of_several_topics_sends_one_frame_of_each_topic_in_turn(driver: Driver) -> None:
     """A busy topic does not delay the others until it is drained."""
     driver.append(*["x"] * 1000, topic=HOT)
     driver.append("y", topic=QUIET)
@@ -33,7 +33,7 @@ def test_watched_topics_take_turns_of_one_frame_each(driver: Driver) -> None:
     assert kinds(frames[2:4]) == ["messages", "caught_up"]
 
 
-def test_a_watch_reader_is_woken_once_for_several_appends(driver: Driver) -> None:
+def test_a_waiting_watch_reader_is_woken_once_for_several_appends(driver: Driver) -> None:
     reader = Reader(driver.watch())
     reader.take()
     for _ in range(3):
@@ -44,7 +44,7 @@ def test_a_watch_reader_is_woken_once_for_several_appends(driver: Driver) -> Non
     assert reader.wakes == 2
 
 
-def test_appends_do_not_wake_a_watch_session_without_a_stream(driver: Driver) -> None:
+def test_an_append_wakes_no_reader_of_a_watch_session_without_a_stream(driver: Driver) -> None:
     reader = Reader(driver.watch())
     reader.take()
     reader.stream.detach()
@@ -53,7 +53,9 @@ def test_appends_do_not_wake_a_watch_session_without_a_stream(driver: Driver) ->
     assert not reader.watch.has_more
 
 
-def test_a_watch_examines_many_unwanted_records_in_pieces(driver: Driver) -> None:
+def test_a_watch_filters_many_records_in_pieces_and_lets_other_readers_run_between(
+    driver: Driver,
+) -> None:
     """Other readers have their turn in between. Each piece asks for another call."""
     driver.append(*["x"] * 3500, node="a")
     reader = Reader(driver.watch(exclude_node="a"))
@@ -84,7 +86,9 @@ def test_a_new_watch_continues_at_the_position_of_its_resume_token(driver: Drive
     assert decode(token)[TOPIC] == (1, driver.state().epoch)
 
 
-def test_a_watch_reports_a_deleted_topic_that_only_its_token_knows(driver: Driver) -> None:
+def test_a_resumed_watch_reports_a_topic_that_was_deleted_since_its_resume_token(
+    driver: Driver,
+) -> None:
     """The topic was deleted while its reader was disconnected and the session expired.
 
     The others continue.
@@ -101,7 +105,9 @@ def test_a_watch_reports_a_deleted_topic_that_only_its_token_knows(driver: Drive
         driver.watch(HOT, QUIET)
 
 
-def test_a_resume_token_from_before_a_topic_recreation_leads_to_a_gap(driver: Driver) -> None:
+def test_a_watch_resumed_with_a_token_from_before_a_topic_recreation_reports_a_gap(
+    driver: Driver,
+) -> None:
     driver.append("a", "b")
     token = Reader(driver.watch()).take()[-1].resume_token
     driver.delete_topic()
@@ -111,7 +117,7 @@ def test_a_resume_token_from_before_a_topic_recreation_leads_to_a_gap(driver: Dr
     assert seqs(messages.messages.messages) == [1]
 
 
-def test_a_watch_repeats_the_recreation_gap_until_the_reader_has_received_it(
+def test_a_watch_repeats_the_gap_of_a_topic_recreation_until_the_reader_has_received_it(
     driver: Driver,
 ) -> None:
     """The token shows that the frame with the report has not arrived."""
@@ -126,7 +132,7 @@ def test_a_watch_repeats_the_recreation_gap_until_the_reader_has_received_it(
     assert kinds(Reader(watch).take()) == frames
 
 
-def test_only_the_first_position_of_a_watch_can_be_reported_as_too_old(driver: Driver) -> None:
+def test_a_watch_reports_only_records_lost_before_its_start_as_too_old(driver: Driver) -> None:
     """A later loss has its own reason."""
     driver.put(cap_records=1)
     driver.append("a", "b")
@@ -141,7 +147,9 @@ def test_only_the_first_position_of_a_watch_can_be_reported_as_too_old(driver: D
     assert late.take()[0].gap.reason == feeds.CAP
 
 
-def test_a_watch_does_not_send_expired_records_before_the_expiry_timer_runs(driver: Driver) -> None:
+def test_a_watch_sends_no_expired_records_even_before_the_expiry_timer_has_run(
+    driver: Driver,
+) -> None:
     driver.put(ttl_ms=1000)
     driver.append("a")
     reader = Reader(driver.watch())
@@ -149,14 +157,16 @@ def test_a_watch_does_not_send_expired_records_before_the_expiry_timer_runs(driv
     assert kinds(reader.take()) == ["gap", "caught_up"]
 
 
-def test_a_watch_ends_a_topic_that_was_deleted_and_created_again(driver: Driver) -> None:
+def test_a_watch_reports_a_topic_that_was_deleted_and_created_again_as_deleted(
+    driver: Driver,
+) -> None:
     watch = driver.watch()
     driver.delete_topic()
     driver.append("of another incarnation")
     assert kinds(Reader(watch).take()) == ["topic_deleted"]
 
 
-def test_a_refused_watch_changes_nothing(driver: Driver) -> None:
+def test_a_refused_watch_does_not_turn_a_topic_into_a_feed(driver: Driver) -> None:
     """The watch does not even turn a topic into a feed."""
     driver.engine.create_topic(pubsub.Topic(name=QUIET))
     with pytest.raises(InvalidArgument, match="after_seq"):
@@ -183,7 +193,9 @@ def test_an_idle_watch_sends_heartbeats(driver: Driver) -> None:
     assert kinds(reader.take()) == ["heartbeat"]
 
 
-def test_an_unserved_watch_stream_is_woken_once_for_its_heartbeat(driver: Driver) -> None:
+def test_a_watch_stream_that_takes_no_frames_is_woken_only_once_for_a_due_heartbeat(
+    driver: Driver,
+) -> None:
     reader = Reader(driver.watch())
     reader.take()
     for _ in range(5):
@@ -191,7 +203,7 @@ def test_an_unserved_watch_stream_is_woken_once_for_its_heartbeat(driver: Driver
     assert (reader.wakes, kinds(reader.take())) == (1, ["heartbeat"])
 
 
-def test_a_watch_reader_that_takes_no_frame_is_ended(
+def test_the_stream_of_a_watch_reader_that_takes_no_frame_is_ended_after_a_timeout(
     driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The stream counts as writing until the next frame is requested."""
@@ -213,7 +225,7 @@ def test_a_watch_reader_that_takes_no_frame_is_ended(
     assert driver.feeds.find(reader.watch.id) is reader.watch
 
 
-def test_a_slow_watch_reader_that_takes_its_frame_continues(driver: Driver) -> None:
+def test_a_slow_watch_reader_that_takes_its_frame_in_time_keeps_its_stream(driver: Driver) -> None:
     driver.append("x")
     reader = Reader(driver.watch())
     reader.next()
@@ -224,7 +236,7 @@ def test_a_slow_watch_reader_that_takes_its_frame_continues(driver: Driver) -> N
     assert kinds(reader.take()) == ["messages"]
 
 
-def test_a_jump_of_the_clock_ends_no_healthy_watch_reader(driver: Driver) -> None:
+def test_a_jump_of_the_clock_ends_no_stream_of_a_healthy_watch_reader(driver: Driver) -> None:
     driver.append("x")
     reader = Reader(driver.watch())
     reader.next()
@@ -232,7 +244,7 @@ def test_a_jump_of_the_clock_ends_no_healthy_watch_reader(driver: Driver) -> Non
     assert kinds(reader.take()) == ["caught_up"]
 
 
-def test_a_second_stream_of_a_watch_ends_the_first_one(driver: Driver) -> None:
+def test_a_second_stream_of_a_watch_session_ends_the_first_stream(driver: Driver) -> None:
     watch = driver.watch()
     first = Reader(watch)
     first.take()

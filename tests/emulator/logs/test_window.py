@@ -68,7 +68,7 @@ def test_a_slice_of_a_long_feed_window_copies_only_the_slice() -> None:
     assert [r.seq for r in window.after(100_000, 3)] == [100_001, 100_002, 100_003]
 
 
-def test_records_removed_at_the_front_of_a_window_free_their_memory() -> None:
+def test_records_removed_at_the_front_of_a_feed_window_free_their_memory() -> None:
     """The rule holds however long the log becomes."""
     window = Window(1)
     tracemalloc.start()

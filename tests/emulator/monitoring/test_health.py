@@ -44,7 +44,9 @@ def test_the_health_service_reports_the_broker_and_its_services_as_serving(
         assert found.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
-def test_a_health_watch_reports_the_shutdown(clock: ManualClock) -> None:
+def test_a_grpc_health_watch_reports_the_shutdown_of_the_broker_as_not_serving(
+    clock: ManualClock,
+) -> None:
     """The call then ends, so it does not delay the end of the broker."""
     emulator = Emulator(clock=clock)
     emulator.start()
@@ -71,7 +73,7 @@ def test_a_health_watch_reports_the_shutdown(clock: ManualClock) -> None:
         assert codes == [grpc.StatusCode.UNAVAILABLE]
 
 
-def test_a_health_watch_reports_a_shutdown_during_its_first_write() -> None:
+def test_a_grpc_health_watch_reports_a_shutdown_that_began_during_its_first_response() -> None:
     """The first status is being written when the broker begins to stop; a second one follows."""
     health = Health(None)
     written = []

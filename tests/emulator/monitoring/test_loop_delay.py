@@ -11,7 +11,9 @@ from pullstream_emulator.monitoring import loop_delay
 from pullstream_emulator.monitoring.loop_delay import BOUNDS, LoopDelay
 
 
-def test_the_loop_delay_metric_records_a_busy_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_delay_metric_grows_when_a_callback_blocks_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A step of 30 ms is in the interval up to 50 ms, or above on a busy machine."""
     monkeypatch.setattr(loop_delay, "INTERVAL", 0.005)
 
@@ -35,7 +37,9 @@ def test_the_loop_delay_metric_records_a_busy_event_loop(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("delay", "interval"), [(0.0, 0), (0.001, 0), (0.0011, 1), (9.0, -1)])
-def test_a_loop_delay_equal_to_a_bound_belongs_to_its_interval(delay: float, interval: int) -> None:
+def test_a_loop_delay_equal_to_a_histogram_bound_is_counted_in_the_interval_it_ends(
+    delay: float, interval: int
+) -> None:
     """The last interval has no upper bound."""
     measured = LoopDelay()
     measured.record(delay)

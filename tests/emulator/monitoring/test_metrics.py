@@ -52,7 +52,7 @@ def value(rest: RestClient, name: str) -> float:
     return samples(rest)[f"pullstream_broker_{name}"][LABELS]
 
 
-def test_metrics_count_each_outcome_of_messages(emulator: Emulator, clock: ManualClock) -> None:
+def test_broker_metrics_count_messages_by_outcome(emulator: Emulator, clock: ManualClock) -> None:
     """Each outcome has a counter, and gauges show the present state."""
     rest = RestClient(emulator.endpoint)
     with topics_of(emulator) as topics, subscriptions_of(emulator) as subscriptions:
@@ -90,7 +90,7 @@ def test_metrics_count_each_outcome_of_messages(emulator: Emulator, clock: Manua
         assert samples(rest).get("pullstream_broker_delivered_messages_total") is None
 
 
-def test_metrics_count_dead_letters_per_source_subscription(emulator: Emulator) -> None:
+def test_broker_metrics_count_dead_letters_per_source_subscription(emulator: Emulator) -> None:
     """The counter belongs to the subscription whose messages failed."""
     rest = RestClient(emulator.endpoint)
     with topics_of(emulator) as topics, subscriptions_of(emulator) as subscriptions:
@@ -110,7 +110,9 @@ def test_metrics_count_dead_letters_per_source_subscription(emulator: Emulator) 
         assert (status["deadLettered"], status["expired"], status["backlog"]) == (1, 5, 0)
 
 
-def test_the_status_lists_topics_and_subscriptions(emulator: Emulator, clock: ManualClock) -> None:
+def test_the_broker_status_over_http_lists_topics_and_subscriptions(
+    emulator: Emulator, clock: ManualClock
+) -> None:
     """The names are in order, and may be limited to a project."""
     rest = RestClient(emulator.endpoint)
     with topics_of(emulator) as topics, subscriptions_of(emulator) as subscriptions:
@@ -137,7 +139,9 @@ def test_the_status_lists_topics_and_subscriptions(emulator: Emulator, clock: Ma
     assert content["subscriptions"] == []
 
 
-def test_metrics_and_status_show_only_the_projects_of_the_caller(clock: ManualClock) -> None:
+def test_broker_metrics_and_status_show_only_projects_that_the_caller_may_access(
+    clock: ManualClock,
+) -> None:
     """Metrics and status need a token; probes do not."""
     access = Access({"all": Principal("root"), "ci": Principal("ci", frozenset({"test"}))})
     with Emulator(clock=clock, rest=True, access=access) as emulator:
@@ -156,7 +160,7 @@ def test_metrics_and_status_show_only_the_projects_of_the_caller(clock: ManualCl
             assert rest.raw("GET", path)[::2] == (200, "Ok\n")
 
 
-def test_a_broker_that_cannot_write_its_storage_is_not_ready(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_write_to_its_disk_reports_itself_as_not_ready(tmp_path: Path) -> None:
     """The process is alive. The answer does not tell the caller where the data are."""
     with Emulator(rest=True, data_dir=tmp_path) as emulator:
         rest = RestClient(emulator.endpoint)

@@ -73,7 +73,9 @@ def test_the_shared_port_passes_large_concurrent_messages(wire: Wire) -> None:
     assert received == [data] * 6
 
 
-def test_the_shared_port_serves_many_clients_in_turn_and_at_once(emulator: Emulator) -> None:
+def test_the_shared_port_serves_many_successive_and_simultaneous_clients(
+    emulator: Emulator,
+) -> None:
     """Each client has its own connection. The clients come first one by one, then all together."""
     request = pubsub.ListTopicsRequest(project=PROJECT)
     for _ in range(50):
@@ -89,7 +91,7 @@ def test_the_shared_port_serves_many_clients_in_turn_and_at_once(emulator: Emula
     assert is_ok(emulator)
 
 
-def test_messages_go_to_another_stream_after_a_client_disconnects(
+def test_messages_of_a_disconnected_client_go_to_the_streaming_pull_of_another_client(
     wire: Wire, emulator: Emulator
 ) -> None:
     """New messages go to the next stream.
@@ -160,7 +162,7 @@ def test_http_verbs_that_begin_like_the_http2_preface_are_served_as_http(
         assert slow.recv(12) == b"HTTP/1.1 404"
 
 
-def test_grpc_and_http_both_pass_through_the_fault_relay() -> None:
+def test_grpc_calls_and_http_requests_pass_through_the_fault_relay() -> None:
     """The relay is necessary for black holes, which block all connections."""
     with Emulator(rest=True, relay=True) as emulator, Wire(emulator.endpoint) as wire:
         wire.create()
@@ -182,7 +184,7 @@ def test_grpc_and_http_both_pass_through_the_fault_relay() -> None:
 # ---- many connections --------------------------------------------------------------------------
 
 
-def test_silent_connections_do_not_stop_an_existing_client() -> None:
+def test_connections_that_send_nothing_do_not_disturb_an_existing_client() -> None:
     """A thousand connections send only `PRI`. The bench measures how long the client waits."""
     request = pubsub.ListTopicsRequest(project=PROJECT)
     with running() as (_, endpoint), contextlib.ExitStack() as stack, Wire(endpoint) as wire:
@@ -202,7 +204,9 @@ def test_silent_connections_do_not_stop_an_existing_client() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors are listed in /proc")
-def test_a_client_connection_uses_three_descriptors_and_frees_them(emulator: Emulator) -> None:
+def test_a_client_connection_uses_three_file_descriptors_and_frees_them_when_it_ends(
+    emulator: Emulator,
+) -> None:
     """One is for its connection, and two for the relay's connection to gRPC."""
     request = pubsub.ListTopicsRequest(project=PROJECT)
     first = Wire(emulator.endpoint)
@@ -248,7 +252,9 @@ def descriptors() -> int:
     ],
 )
 @pytest.mark.parametrize("port", ["shared", "of their own"])
-def test_a_half_sent_request_is_closed_after_the_receive_timeout(said: bytes, port: str) -> None:
+def test_the_connection_of_a_half_sent_http_request_is_closed_after_the_receive_timeout(
+    said: bytes, port: str
+) -> None:
     """The timeout covers the start of a connection, the head of a request, and its body.
 
     It holds on every kind of port.
@@ -277,7 +283,7 @@ def end_of(connection: socket.socket) -> None:
             pass
 
 
-def test_an_idle_http_connection_is_closed_after_the_timeout() -> None:
+def test_an_idle_http_connection_is_closed_after_the_receive_timeout() -> None:
     """The connection is not closed while a request waits for its answer."""
     with (
         Emulator(rest=True, receive_timeout=0.3) as emulator,
@@ -298,7 +304,7 @@ def test_an_idle_http_connection_is_closed_after_the_timeout() -> None:
         end_of(connection.sock)
 
 
-def test_an_idle_grpc_channel_stays_open() -> None:
+def test_an_idle_grpc_channel_is_not_closed_by_the_broker() -> None:
     """An idle channel is legal for any time. Its first call may come late, too."""
     with Emulator(rest=True, receive_timeout=0.3) as emulator, Wire(emulator.endpoint) as wire:
         request = pubsub.ListTopicsRequest(project=PROJECT)
@@ -320,7 +326,7 @@ def connections_of(emulator: Emulator) -> set[str]:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
-def test_a_receive_timeout_must_be_positive(timeout: float) -> None:
+def test_a_receive_timeout_of_zero_or_less_is_refused(timeout: float) -> None:
     """The error names the value."""
     with pytest.raises(ValueError, match=f"receive_timeout is {timeout}; it must be above 0"):
         Emulator(receive_timeout=timeout)

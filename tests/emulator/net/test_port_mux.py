@@ -58,7 +58,9 @@ async def clients(grpc: Grpc, count: int) -> AsyncIterator[int]:
             grpc.close()
 
 
-async def test_the_port_mux_passes_simultaneous_connections_in_small_groups() -> None:
+async def test_the_port_mux_passes_simultaneous_grpc_connections_in_small_groups_with_pauses() -> (
+    None
+):
     """There is a pause after each group."""
     grpc = Grpc(backlog=100)
     async with clients(grpc, 5 * AT_ONCE):
@@ -79,7 +81,7 @@ async def test_the_port_mux_holds_connections_while_the_grpc_backlog_is_full() -
             assert got == protocol_sniffer.PREFACE
 
 
-async def test_the_port_mux_closes_a_connection_when_grpc_is_gone(
+async def test_the_port_mux_closes_a_client_connection_when_the_grpc_server_has_stopped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The log has the reason."""

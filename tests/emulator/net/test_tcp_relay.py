@@ -81,7 +81,7 @@ async def test_the_tcp_relay_applies_back_pressure_to_the_sender(both: Joined) -
     await sending
 
 
-async def test_back_pressure_in_one_direction_of_the_relay_leaves_the_other_free(
+async def test_back_pressure_in_one_direction_of_the_tcp_relay_does_not_block_the_other_direction(
     both: Joined,
 ) -> None:
     """Answers pass while requests wait."""
@@ -92,7 +92,9 @@ async def test_back_pressure_in_one_direction_of_the_relay_leaves_the_other_free
     sending.cancel()
 
 
-async def test_the_tcp_relay_passes_a_half_close_and_still_relays_answers(both: Joined) -> None:
+async def test_after_a_half_close_of_the_client_the_tcp_relay_still_passes_answers(
+    both: Joined,
+) -> None:
     """A half-close is passed on after the last byte."""
     await both.send(both.client, b"x" * CHUNK)
     both.client.shutdown(socket.SHUT_WR)
@@ -104,7 +106,9 @@ async def test_the_tcp_relay_passes_a_half_close_and_still_relays_answers(both: 
     await both.has_ended()
 
 
-async def test_the_tcp_relay_ends_a_client_that_stays_after_the_server_closed(both: Joined) -> None:
+async def test_the_tcp_relay_closes_a_client_connection_that_stays_open_after_the_server_closed(
+    both: Joined,
+) -> None:
     """The client receives the last bytes, and then has some time to close its side."""
     await both.send(both.server, b"last")
     both.server.close()
