@@ -70,7 +70,7 @@ class IsAsync(Hooks):
         ({"subscription": "s\udcff"}, ValueError, "subscription is .*, which is not valid UTF-8"),
     ],
 )
-def test_subscribe_refuses_wrong_arguments_and_starts_no_thread(
+def test_subscribe_refuses_wrong_arguments_before_it_starts_a_thread(
     here: Stage, arguments: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     """The error comes before any thread runs, and names the argument."""
@@ -87,7 +87,7 @@ def test_subscribe_refuses_wrong_arguments_and_starts_no_thread(
 @pytest.mark.parametrize(
     ("name", "error"), [("projects/p/subscriptions/none", NotFound), ("none", InvalidArgument)]
 )
-def test_a_subscription_that_the_server_refuses_ends_with_its_error(
+def test_a_subscription_that_the_server_refuses_ends_with_the_servers_error(
     here: Stage, name: str, error: type[Exception]
 ) -> None:
     """The future has the error, and nothing is left running."""
@@ -106,7 +106,7 @@ def test_subscribe_on_a_closed_client_raises_and_starts_no_thread(here: Stage) -
     assert started_since(before, named="pullstream") == set()
 
 
-def test_a_subscription_fails_with_a_scheduler_that_was_used_before(
+def test_a_subscription_fails_if_its_scheduler_was_used_by_an_earlier_subscription(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The future has the error, after the first message."""
@@ -140,7 +140,7 @@ def test_a_subscription_fails_with_a_scheduler_that_was_used_before(
         (lambda c: c.close(-1), ValueError, "timeout is -1; it must not be negative"),
     ],
 )
-def test_every_client_method_names_the_wrong_argument_in_its_error(
+def test_every_client_method_raises_an_error_that_names_the_wrong_argument(
     here: Stage, call: Callable[[SubscriberClient], object], error: type[Exception], text: str
 ) -> None:
     """Python's own error would name a detail of the SDK."""

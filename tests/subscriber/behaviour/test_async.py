@@ -68,7 +68,7 @@ async def test_async_subscribe_refuses_a_plain_function_as_callback(
         client.subscribe_batch(SUBSCRIPTION, callback)  # type: ignore[arg-type]
 
 
-async def test_async_batch_callbacks_run_concurrently_on_the_running_loop(
+async def test_async_batch_callbacks_run_concurrently_on_the_running_event_loop(
     here: Stage, client: AsyncSubscriberClient
 ) -> None:
     """Each list has up to `max_messages`. Two of them run at the same time."""
@@ -95,7 +95,7 @@ async def test_async_batch_callbacks_run_concurrently_on_the_running_loop(
     assert await future is True
 
 
-async def test_async_subscribe_checks_the_limits_of_batches(
+async def test_async_subscribe_refuses_invalid_batch_limits(
     here: Stage, client: AsyncSubscriberClient
 ) -> None:
     """The checks are those of the synchronous client. No task is started."""
@@ -106,7 +106,9 @@ async def test_async_subscribe_checks_the_limits_of_batches(
 
 
 @pytest.mark.parametrize("max_workers", [None, 3])
-def test_async_callbacks_run_concurrently(here: Stage, max_workers: int | None) -> None:
+def test_async_callbacks_run_concurrently_up_to_flow_control_or_the_number_of_workers(
+    here: Stage, max_workers: int | None
+) -> None:
     """The limit is flow control, or the number of workers that the user sets."""
     running, most = 0, 0
 
@@ -127,7 +129,7 @@ def test_async_callbacks_run_concurrently(here: Stage, max_workers: int | None) 
 
 
 @pytest.mark.parametrize("mode", ["drain", "nack", None])
-async def test_an_async_callback_may_close_its_client(
+async def test_an_async_callback_may_close_its_client_without_a_deadlock(
     here: Stage, mode: ShutdownMode | None, client: AsyncSubscriberClient
 ) -> None:
     """The shutdown waits for the callback, so the callback's close does not wait."""
@@ -143,7 +145,7 @@ async def test_an_async_callback_may_close_its_client(
         assert here.backlog == 0
 
 
-def test_async_callbacks_keep_the_order_of_an_ordering_key(here: Stage) -> None:
+def test_async_callbacks_handle_the_messages_of_an_ordering_key_in_order(here: Stage) -> None:
     """Each callback begins after the previous one has returned.
 
     A failed message is redelivered in order.
@@ -165,7 +167,9 @@ def test_async_callbacks_keep_the_order_of_an_ordering_key(here: Stage) -> None:
     assert future.statistics().callback_errors == 1
 
 
-async def test_a_users_event_loop_runs_the_async_callbacks_and_is_left_running(here: Stage) -> None:
+async def test_async_callbacks_run_on_the_users_event_loop_which_keeps_running_after_the_end(
+    here: Stage,
+) -> None:
     """Callbacks run on the loop's thread with its other tasks."""
     done, threads = asyncio.Event(), set[int]()
 
@@ -183,7 +187,9 @@ async def test_a_users_event_loop_runs_the_async_callbacks_and_is_left_running(h
     assert threads == {threading.get_ident()}
 
 
-def test_a_drain_waits_for_running_async_callbacks(here: Stage) -> None:
+def test_closing_an_async_subscription_with_a_drain_waits_for_running_callbacks(
+    here: Stage,
+) -> None:
     """Running callbacks finish and their acks succeed. Messages that wait are returned."""
     loop_ready: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
@@ -210,7 +216,7 @@ def test_a_drain_waits_for_running_async_callbacks(here: Stage) -> None:
 # ---- async for ---------------------------------------------------------------------------------
 
 
-async def test_async_message_iteration_yields_every_message_and_acks_get_answers(
+async def test_async_message_iteration_yields_every_message_and_their_acks_succeed(
     here: Stage, client: AsyncSubscriberClient
 ) -> None:
     """A loop settles the messages one by one."""
@@ -259,7 +265,7 @@ async def test_async_message_iteration_skips_a_message_whose_lease_has_ended(
     await messages.aclose()
 
 
-async def test_async_message_iteration_that_settles_no_messages_stops_at_flow_control(
+async def test_async_message_iteration_without_acks_gets_no_more_messages_than_flow_control_allows(
     here: Stage,
     client: AsyncSubscriberClient,
 ) -> None:
@@ -279,7 +285,7 @@ async def test_async_message_iteration_that_settles_no_messages_stops_at_flow_co
     await messages.aclose()
 
 
-async def test_leaving_an_async_message_iteration_returns_unsettled_messages(
+async def test_leaving_an_async_message_iteration_returns_unsettled_messages_to_the_server(
     here: Stage, client: AsyncSubscriberClient
 ) -> None:
     """Both the messages that were handed out and the others are returned at once."""
@@ -293,7 +299,7 @@ async def test_leaving_an_async_message_iteration_returns_unsettled_messages(
     assert len(here.free()) == 9
 
 
-async def test_break_in_an_async_message_iteration_returns_unsettled_messages(
+async def test_a_break_in_an_async_message_iteration_returns_unsettled_messages_to_the_server(
     here: Stage, client: AsyncSubscriberClient
 ) -> None:
     """The return comes soon after, when Python closes the iterator of the loop."""
@@ -304,7 +310,7 @@ async def test_break_in_an_async_message_iteration_returns_unsettled_messages(
     await soon(lambda: len(here.free()) == 9)
 
 
-async def test_an_exception_in_an_async_message_iteration_returns_unsettled_messages(
+async def test_an_exception_in_an_async_message_iteration_returns_unsettled_messages_to_the_server(
     here: Stage, client: AsyncSubscriberClient
 ) -> None:
     """The loop raises the user's own exception."""
@@ -325,7 +331,7 @@ async def test_an_exception_in_an_async_message_iteration_returns_unsettled_mess
 
 
 @pytest.mark.parametrize("after_messages", [False, True])
-async def test_a_terminal_error_of_the_subscription_is_raised_by_its_async_message_iteration(
+async def test_an_async_message_iteration_raises_the_terminal_error_of_its_subscription(
     here: Stage,
     after_messages: bool,
     client: AsyncSubscriberClient,
@@ -358,7 +364,7 @@ async def test_async_message_iteration_ends_without_error_when_the_subscription_
         await anext(messages)
 
 
-async def test_async_message_iteration_yields_the_next_message_of_a_key_after_settlement(
+async def test_async_message_iteration_yields_the_next_message_of_a_key_after_the_ack_or_nack(
     here: Stage,
     client: AsyncSubscriberClient,
 ) -> None:
@@ -385,7 +391,9 @@ async def test_async_message_iteration_yields_the_next_message_of_a_key_after_se
 # ---- statistics --------------------------------------------------------------------------------
 
 
-def test_statistics_report_settled_and_held_messages_of_an_async_subscription(here: Stage) -> None:
+def test_the_statistics_of_an_async_subscription_count_settled_and_held_messages(
+    here: Stage,
+) -> None:
     """The numbers are right while one worker is busy, and at the end."""
     gate = Gate(lambda m: m.ack() if m.data.startswith(b"ack") else m.nack(delay=600))
     future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=10), max_workers=1)
@@ -411,7 +419,7 @@ def test_statistics_report_settled_and_held_messages_of_an_async_subscription(he
     assert end.state is SubscriptionState.CLOSED
 
 
-def test_a_statistics_object_is_an_immutable_snapshot(here: Stage) -> None:
+def test_the_statistics_object_of_a_subscription_is_an_immutable_snapshot(here: Stage) -> None:
     """The statistics object is immutable."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
@@ -424,7 +432,9 @@ def test_a_statistics_object_is_an_immutable_snapshot(here: Stage) -> None:
         before.received = 1  # type: ignore[misc]
 
 
-def test_statistics_count_redeliveries_if_the_server_reports_delivery_attempts() -> None:
+def test_subscription_statistics_count_redeliveries_if_the_server_reports_delivery_attempts() -> (
+    None
+):
     """The server reports delivery attempts with a dead-letter policy."""
     policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
     with stage(dead_letter_policy=policy) as here:

@@ -49,7 +49,7 @@ def numbers(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
-def test_a_full_batch_is_passed_to_the_callback_without_waiting(here: Stage) -> None:
+def test_a_full_batch_of_messages_is_passed_to_the_callback_without_waiting(here: Stage) -> None:
     """Lists have ten messages, and the rest waits for more."""
     lists, events = Lists(), Events()
     here.client.subscribe_batch(
@@ -66,7 +66,9 @@ def test_a_full_batch_is_passed_to_the_callback_without_waiting(here: Stage) -> 
     assert len(lists.batches[3]) == 10
 
 
-def test_an_incomplete_batch_is_passed_to_the_callback_after_max_latency(here: Stage) -> None:
+def test_an_incomplete_batch_of_messages_is_passed_to_the_callback_after_max_latency(
+    here: Stage,
+) -> None:
     """A list is passed on when its first message has waited `max_latency`."""
     clock, lists, events = ManualClock(), Lists(), Events()
     manager = StreamingPullManager(
@@ -92,7 +94,9 @@ def test_an_incomplete_batch_is_passed_to_the_callback_after_max_latency(here: S
     assert manager.future.result(TIMEOUT) is True
 
 
-def test_a_batch_can_be_settled_message_by_message_and_as_a_whole(here: Stage) -> None:
+def test_the_messages_of_a_batch_can_be_acked_or_nacked_one_by_one_and_all_together(
+    here: Stage,
+) -> None:
     """A message that was settled singly keeps its disposition. The list settles the rest."""
     lists = Lists(ack=False)
     future = here.client.subscribe_batch(SUBSCRIPTION, lists, max_messages=4, max_latency=FOREVER)
@@ -129,7 +133,7 @@ def test_only_unsettled_messages_are_redelivered_when_a_batch_callback_raises(he
 
 
 @pytest.mark.parametrize("failing", [False, True])
-def test_the_order_of_an_ordering_key_holds_within_and_across_batches(
+def test_batch_callbacks_get_the_messages_of_a_key_in_order_within_and_across_batches(
     here: Stage, failing: bool
 ) -> None:
     """There are many workers and several keys, and now and then a list fails in the middle."""
@@ -188,7 +192,7 @@ def test_a_nack_within_a_batch_restarts_its_ordering_key_at_the_nacked_message(h
     assert [data for batch in seen[1:] for data in batch] == [b"1", *numbers(9)[3:]]
 
 
-def test_held_messages_of_one_ordering_key_fill_a_batch(here: Stage) -> None:
+def test_the_held_messages_of_a_single_ordering_key_fill_whole_batches(here: Stage) -> None:
     """A single key makes lists of the maximum length."""
     lists = Lists()
     here.publish(*numbers(50), key="k")
@@ -197,7 +201,9 @@ def test_held_messages_of_one_ordering_key_fill_a_batch(here: Stage) -> None:
     assert lists.data == [numbers(50)[start : start + 10] for start in range(0, 50, 10)]
 
 
-def test_a_batch_callback_may_be_asynchronous(here: Stage) -> None:
+def test_coroutine_functions_as_batch_callbacks_run_concurrently_on_one_event_loop(
+    here: Stage,
+) -> None:
     """Lists are handled concurrently on one event loop."""
     entered: list[int] = []
     all_in: list[asyncio.Event] = []
@@ -217,7 +223,9 @@ def test_a_batch_callback_may_be_asynchronous(here: Stage) -> None:
     assert entered == [10] * 5
 
 
-def test_closing_a_subscription_returns_the_messages_of_an_incomplete_batch(here: Stage) -> None:
+def test_closing_a_subscription_returns_the_messages_of_an_incomplete_batch_to_the_server(
+    here: Stage,
+) -> None:
     """A list that is not full is no longer passed to the callback."""
     lists = Lists()
     future = here.client.subscribe_batch(SUBSCRIPTION, lists, max_messages=100, max_latency=FOREVER)

@@ -32,7 +32,9 @@ def start_again(here: Stage) -> None:
     here.emulator = Emulator(clock=here.clock, port=old.port, broker=old.broker).start()
 
 
-def test_a_subscription_reconnects_to_a_restarted_broker(here: Stage) -> None:
+def test_a_subscription_reconnects_to_a_restarted_broker_and_receives_new_messages(
+    here: Stage,
+) -> None:
     """Messages published meanwhile arrive. While it is away again, the close does not wait."""
     collected = Log()
     future = here.client.subscribe(SUBSCRIPTION, collected)
@@ -79,7 +81,9 @@ def test_acks_made_during_a_broker_outage_are_sent_after_its_restart(here: Stage
     eventually(lambda: here.backlog == 0)
 
 
-def test_a_reader_paused_by_flow_control_reconnects_after_a_broker_restart(here: Stage) -> None:
+def test_a_subscription_paused_by_flow_control_reconnects_after_a_broker_restart(
+    here: Stage,
+) -> None:
     """The reader notices the break when it reads again."""
     gate = Gate()
     here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=1))
@@ -93,7 +97,9 @@ def test_a_reader_paused_by_flow_control_reconnects_after_a_broker_restart(here:
     assert len(set(ack_ids)) == len(ack_ids)
 
 
-def test_ordering_keys_keep_their_order_when_the_broker_restarts(here: Stage) -> None:
+def test_the_messages_of_an_ordering_key_are_handled_in_order_across_a_broker_restart(
+    here: Stage,
+) -> None:
     """No redelivered message runs before all earlier ones of its key were handled."""
     handled: set[int] = set()
     skipped: list[int] = []
@@ -118,7 +124,7 @@ def test_ordering_keys_keep_their_order_when_the_broker_restarts(here: Stage) ->
     assert handled == set(range(200))
 
 
-def test_a_subscription_ends_with_not_found_when_the_resource_is_deleted(here: Stage) -> None:
+def test_a_streaming_pull_ends_with_not_found_when_its_subscription_is_deleted(here: Stage) -> None:
     """The error is NOT_FOUND, for which a retry is useless."""
     collected = Log()
     future = here.client.subscribe(SUBSCRIPTION, collected)
@@ -129,7 +135,7 @@ def test_a_subscription_ends_with_not_found_when_the_resource_is_deleted(here: S
     assert not future.running()
 
 
-def test_a_channel_closed_by_its_owner_ends_the_subscription(here: Stage) -> None:
+def test_a_subscription_ends_with_an_error_when_the_user_closes_its_channel(here: Stage) -> None:
     """The channel cannot work again, and nothing waits for unsent requests."""
     before = set(threading.enumerate())
     channel = grpc.insecure_channel(here.emulator.endpoint)

@@ -139,7 +139,7 @@ def descriptors() -> int:
     ],
     ids=lambda use: use.__name__,
 )
-def test_a_garbage_collected_client_leaves_no_threads_and_no_descriptors(
+def test_a_garbage_collected_client_leaves_no_threads_and_no_file_descriptors(
     here: Stage, use: Callable[[str], None]
 ) -> None:
     endpoint = here.emulator.endpoint
@@ -158,7 +158,7 @@ def test_a_garbage_collected_client_leaves_no_threads_and_no_descriptors(
     eventually(settled)
 
 
-def test_a_publish_is_not_lost_when_the_client_is_garbage_collected_before_its_answer(
+def test_a_message_is_not_lost_when_the_publisher_is_garbage_collected_before_the_answer(
     server: PublishServer,
 ) -> None:
     """The message is on its way, waits in a batch, or is retried."""
@@ -176,7 +176,7 @@ def test_a_publish_is_not_lost_when_the_client_is_garbage_collected_before_its_a
     eventually(lambda: not started_since(before, named="pullstream"))
 
 
-def test_messages_that_wait_for_room_are_sent_when_the_client_is_garbage_collected(
+def test_messages_that_wait_for_publisher_flow_control_are_sent_when_the_client_is_collected(
     server: PublishServer,
 ) -> None:
     limits = PublishFlowControl(1, 1000, LimitExceededBehavior.BLOCK)
@@ -193,7 +193,7 @@ def test_messages_that_wait_for_room_are_sent_when_the_client_is_garbage_collect
     assert len({future.result(TIMEOUT) for future in futures}) == 5
 
 
-def test_publish_done_callbacks_run_to_their_end_when_the_client_is_garbage_collected(
+def test_publish_done_callbacks_run_to_their_end_when_the_publisher_is_garbage_collected(
     server: PublishServer,
 ) -> None:
     begun, go_on, last = threading.Event(), threading.Event(), threading.Event()
@@ -214,7 +214,7 @@ def test_publish_done_callbacks_run_to_their_end_when_the_client_is_garbage_coll
     assert last.wait(TIMEOUT)
 
 
-def test_an_acknowledgement_is_sent_when_the_client_is_garbage_collected(here: Stage) -> None:
+def test_an_ack_made_just_before_its_client_is_garbage_collected_is_sent(here: Stage) -> None:
     """The future is resolved, although nobody holds the client or the message."""
     here.publish(b"x")
     (message,) = SubscriberClient(endpoint=here.emulator.endpoint).fetch(SUBSCRIPTION)
@@ -225,7 +225,9 @@ def test_an_acknowledgement_is_sent_when_the_client_is_garbage_collected(here: S
     assert here.backlog == 0
 
 
-def test_a_running_subscription_outlives_its_client(here: Stage) -> None:
+def test_a_running_subscription_continues_after_its_client_is_garbage_collected(
+    here: Stage,
+) -> None:
     handled = threading.Event()
 
     def handle(message: Message) -> None:

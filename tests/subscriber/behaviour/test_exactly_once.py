@@ -28,7 +28,9 @@ def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
         yield here
 
 
-def test_exactly_once_callbacks_wait_for_receipts_while_the_reader_continues(here: Stage) -> None:
+def test_exactly_once_callbacks_wait_for_receipt_answers_while_the_stream_is_read_on(
+    here: Stage,
+) -> None:
     """While the answers hang, responses continue to arrive, and no callback begins."""
     events, log = Events(), Log()
     with here.faults.drop("ModifyAckDeadline") as held:
@@ -43,7 +45,7 @@ def test_exactly_once_callbacks_wait_for_receipts_while_the_reader_continues(her
     assert len(log.messages) == 5
 
 
-def test_an_exactly_once_response_waits_for_its_own_receipt_only() -> None:
+def test_without_ordering_an_exactly_once_response_waits_only_for_its_own_receipts() -> None:
     """Without ordering, later messages overtake a hanging confirmation."""
     with stage(enable_exactly_once_delivery=True) as here:
         log = Log()
@@ -57,7 +59,7 @@ def test_an_exactly_once_response_waits_for_its_own_receipt_only() -> None:
         log.wait_for(2)
 
 
-def test_an_exactly_once_message_with_an_expired_ack_id_is_dropped_and_reported(
+def test_an_exactly_once_message_with_an_expired_ack_id_is_dropped_and_reported_to_the_hook(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The message is handled once, after the confirmation of its new delivery."""
@@ -137,7 +139,7 @@ def test_leases_are_extended_while_an_exactly_once_receipt_hangs(here: Stage) ->
     assert {seconds for _, seconds in events.extensions} == {60}
 
 
-def test_an_ended_exactly_once_lease_is_reported_and_its_late_ack_fails(
+def test_an_exactly_once_ack_after_the_end_of_the_lease_fails_and_a_hook_reports_the_end(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server refuses the extension of a lease that is over.
@@ -167,7 +169,9 @@ def test_an_ended_exactly_once_lease_is_reported_and_its_late_ack_fails(
     clock.advance(1)
 
 
-def test_exactly_once_acks_behind_a_failed_ack_of_their_key_succeed_together() -> None:
+def test_exactly_once_acks_refused_behind_a_failed_ack_of_their_key_succeed_with_its_retry() -> (
+    None
+):
     """Acknowledgements behind a failed one succeed together.
 
     Each is refused until the previous one has succeeded. If they were sent one by one with growing

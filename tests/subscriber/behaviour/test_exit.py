@@ -55,7 +55,7 @@ def program(here: Stage, text: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     "ending", ["", "sys.exit(3)\n", "raise SystemExit(3)\n"], ids=["end", "exit", "raise"]
 )
-def test_program_exit_sends_pending_acks_and_returns_unsettled_messages(
+def test_a_program_that_ends_without_a_close_sends_its_acks_and_returns_unsettled_messages(
     here: Stage, ending: str
 ) -> None:
     """The program closes nothing. It has its own exit code and prints nothing."""
@@ -65,7 +65,9 @@ def test_program_exit_sends_pending_acks_and_returns_unsettled_messages(
     assert here.free() == [b"keep"] * 5
 
 
-def test_a_callback_that_never_ends_does_not_block_the_program_exit(here: Stage) -> None:
+def test_a_message_callback_that_never_ends_does_not_block_the_exit_of_the_program(
+    here: Stage,
+) -> None:
     """The message of the callback is also returned."""
     running = program(
         here,
@@ -79,7 +81,9 @@ def test_a_callback_that_never_ends_does_not_block_the_program_exit(here: Stage)
     assert len(here.free()) == 25
 
 
-def test_ctrl_c_in_future_result_lets_the_program_end_cleanly(here: Stage) -> None:
+def test_ctrl_c_during_the_wait_for_a_subscription_future_ends_the_program_cleanly(
+    here: Stage,
+) -> None:
     """The program gets the exception and closes, and nothing else is printed."""
     running = program(
         here,
@@ -96,7 +100,9 @@ def test_ctrl_c_in_future_result_lets_the_program_end_cleanly(here: Stage) -> No
     assert here.free() == [b"keep"] * 5
 
 
-def test_ctrl_c_in_a_with_block_closes_the_client(here: Stage) -> None:
+def test_ctrl_c_in_the_with_block_of_a_client_closes_it_and_returns_its_unsettled_messages(
+    here: Stage,
+) -> None:
     """The traceback is the program's own, and its unsettled messages are returned."""
     running = program(
         here,
@@ -142,7 +148,7 @@ thread.join()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the heap is not glibc's here")
-def test_the_client_process_reuses_the_memory_of_large_responses() -> None:
+def test_a_subscriber_process_reuses_the_memory_of_large_responses() -> None:
     """The memory is not returned to the system and requested again page by page."""
     with stage() as here:
         here.publish(b"a")

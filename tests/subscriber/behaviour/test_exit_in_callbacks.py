@@ -35,7 +35,7 @@ def leave(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return leave
 
 
-def test_publish_done_callbacks_still_run_after_one_raises_system_exit(
+def test_the_other_publish_done_callbacks_still_run_after_one_raises_system_exit(
     here: Stage, leave: Callable[..., Any]
 ) -> None:
     """The later ones of the same future, of the same request, and of the next request."""
@@ -54,7 +54,7 @@ def test_publish_done_callbacks_still_run_after_one_raises_system_exit(
         assert ran.get(timeout=TIMEOUT) == 3
 
 
-def test_acks_are_still_sent_after_an_ack_done_callback_raises_system_exit(
+def test_later_acks_are_still_sent_after_an_ack_done_callback_raises_system_exit(
     here: Stage, leave: Callable[..., Any]
 ) -> None:
     """The later done callbacks of the same future run, too."""
@@ -70,7 +70,7 @@ def test_acks_are_still_sent_after_an_ack_done_callback_raises_system_exit(
     assert future.close(timeout=TIMEOUT)
 
 
-def test_the_client_closes_after_a_subscription_done_callback_raises_system_exit(
+def test_the_client_can_be_closed_after_a_subscription_done_callback_raised_system_exit(
     here: Stage, leave: Callable[..., Any]
 ) -> None:
     ran = threading.Event()
@@ -83,7 +83,7 @@ def test_the_client_closes_after_a_subscription_done_callback_raises_system_exit
 
 
 @pytest.mark.parametrize("exits", EXITS)
-def test_coroutine_callbacks_continue_after_one_of_their_tasks_raises_system_exit(
+def test_coroutine_callbacks_continue_after_a_task_started_by_one_raises_system_exit(
     here: Stage, exits: type[BaseException]
 ) -> None:
     """The task runs on the event loop of the SDK, beside the callbacks."""
@@ -108,7 +108,7 @@ def test_coroutine_callbacks_continue_after_one_of_their_tasks_raises_system_exi
     assert isinstance(tasks[0].exception(), exits)
 
 
-def test_a_follower_continues_after_its_on_event_raises_system_exit(
+def test_a_feed_follower_continues_after_its_on_event_callback_raises_system_exit(
     here: Stage, leave: Callable[..., Any]
 ) -> None:
     records: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -126,7 +126,7 @@ def test_a_follower_continues_after_its_on_event_raises_system_exit(
     assert follower.result(0) is True
 
 
-def test_a_listener_ends_when_one_of_its_callbacks_raises_system_exit(
+def test_a_channel_listener_ends_when_one_of_its_callbacks_raises_system_exit(
     leave: Callable[..., Any],
 ) -> None:
     """All subscriptions are told, and later messages reach no callback."""

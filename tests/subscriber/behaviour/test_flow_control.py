@@ -35,7 +35,9 @@ class AtOnce:
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["server keeps", "client keeps"])
-def test_a_message_above_max_bytes_is_received_alone(here: Stage, legacy: bool) -> None:
+def test_a_message_larger_than_the_max_bytes_of_flow_control_is_received_alone(
+    here: Stage, legacy: bool
+) -> None:
     """Nothing else is received meanwhile, and everything continues afterwards."""
     gate = Gate()
     future = here.client.subscribe(
@@ -57,7 +59,7 @@ def test_a_message_above_max_bytes_is_received_alone(here: Stage, legacy: bool) 
 
 
 @pytest.mark.parametrize("key", ["", "k"])
-def test_flow_control_of_one_message_delivers_all_messages_with_many_workers(
+def test_with_max_messages_of_one_many_workers_receive_all_messages_one_at_a_time(
     here: Stage, key: str
 ) -> None:
     """Messages come one at a time to the last."""
@@ -74,7 +76,7 @@ def test_flow_control_of_one_message_delivers_all_messages_with_many_workers(
 @pytest.mark.parametrize("release_after", ["callback", "ack"])
 @pytest.mark.parametrize("max_messages", [1, 2, 3])
 @pytest.mark.parametrize("legacy", [False, True], ids=["server keeps", "client keeps"])
-def test_ordering_keys_with_a_tiny_flow_control_window_never_deadlock(
+def test_messages_with_ordering_keys_never_deadlock_in_a_tiny_flow_control_window(
     here: Stage, release_after: ReleaseAfter, max_messages: int, legacy: bool
 ) -> None:
     """Held messages fill the window together with the message that they wait for."""
@@ -113,7 +115,9 @@ def test_held_messages_of_an_ordering_key_count_towards_flow_control(here: Stage
     assert len(gate.messages) == 107
 
 
-def test_the_reader_stops_at_the_client_limit_if_the_server_has_no_limit(here: Stage) -> None:
+def test_the_client_reads_no_more_than_max_messages_from_a_server_that_sends_without_limit(
+    here: Stage,
+) -> None:
     """The server has no limit and sends everything. Messages above the client's limit wait."""
     gate, peaks = Gate(), list[float]()
 
@@ -173,7 +177,9 @@ def test_a_slow_callback_delays_no_message_while_another_worker_is_free(here: St
     eventually(lambda: here.backlog == 0)
 
 
-def test_max_messages_unsettled_messages_keep_the_others_at_the_server(here: Stage) -> None:
+def test_at_max_messages_unsettled_messages_the_server_keeps_all_further_messages(
+    here: Stage,
+) -> None:
     """The limit is max_messages, and others come as soon as some are finished."""
     gate = Gate()
     here.publish(*[b"x"] * 12)
@@ -185,7 +191,7 @@ def test_max_messages_unsettled_messages_keep_the_others_at_the_server(here: Sta
     assert len(gate.messages) == 12
 
 
-def test_legacy_flow_control_pauses_the_reader_at_a_full_window(here: Stage) -> None:
+def test_with_legacy_flow_control_the_client_stops_reading_at_max_messages(here: Stage) -> None:
     """With legacy flow control the server has no limit, so the reader pauses."""
     gate = Gate()
     here.publish(*[b"x"] * 5, key="slow")

@@ -160,7 +160,7 @@ def assert_all_acknowledged(here: Stage) -> None:
     assert here.backlog == 0
 
 
-def test_every_use_of_an_inherited_client_in_a_forked_child_raises_at_once(
+def test_every_use_of_a_client_of_the_parent_in_a_forked_child_raises_at_once(
     lines: list[str],
 ) -> None:
     """No use hangs on a thread or a lock that only the parent has."""
@@ -172,14 +172,16 @@ def test_every_use_of_an_inherited_client_in_a_forked_child_raises_at_once(
     )
 
 
-def test_closing_an_inherited_client_in_a_forked_child_does_nothing(lines: list[str]) -> None:
+def test_closing_a_client_of_the_parent_in_a_forked_child_does_not_affect_the_parent(
+    lines: list[str],
+) -> None:
     """The child does not own the client, and it ends with its own exit code."""
     outcomes = json.loads(lines[0])
     assert (outcomes["close"], outcomes["close of the publisher"]) == ("nothing", "nothing")
     assert lines[1] == "7"
 
 
-def test_the_parents_subscription_continues_after_a_fork(lines: list[str]) -> None:
+def test_a_subscription_continues_in_the_parent_after_a_fork(lines: list[str]) -> None:
     """The parent's subscription and its acknowledgements are not affected by the child."""
     assert lines[2] == "['before', 'after'] True"
 

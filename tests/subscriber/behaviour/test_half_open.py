@@ -80,7 +80,7 @@ def client(world: World) -> Iterator[SubscriberClient]:
         yield client
 
 
-def test_a_publisher_retries_on_a_new_connection_when_the_old_one_is_half_open(
+def test_a_publisher_retries_on_a_new_connection_when_its_connection_is_half_open(
     world: World,
 ) -> None:
     """Long before the time limit of the attempt."""
@@ -90,7 +90,7 @@ def test_a_publisher_retries_on_a_new_connection_when_the_old_one_is_half_open(
         assert publisher.publish(TOPIC, b"after").result(TIMEOUT)
 
 
-async def test_an_async_publisher_retries_on_a_new_connection_when_the_old_one_is_half_open(
+async def test_an_async_publisher_retries_on_a_new_connection_when_its_connection_is_half_open(
     world: World,
 ) -> None:
     async with AsyncPublisherClient(endpoint=world.forwarder.endpoint) as publisher:
@@ -121,7 +121,7 @@ def test_a_subscription_replaces_half_open_connections_and_continues(
     eventually(lambda: world.broker.backlog(SUBSCRIPTION) == 0)
 
 
-def test_a_fetch_continues_on_a_new_connection_when_the_old_one_is_half_open(
+def test_a_fetch_continues_on_a_new_connection_when_its_connection_is_half_open(
     world: World, client: SubscriberClient
 ) -> None:
     """The messages of an answer that was lost are redelivered; this one had not been sent."""
@@ -134,7 +134,7 @@ def test_a_fetch_continues_on_a_new_connection_when_the_old_one_is_half_open(
     timer.join()
 
 
-def test_repeated_short_fetches_detect_a_half_open_connection_together(
+def test_several_short_fetches_in_a_row_detect_a_half_open_connection(
     world: World, client: SubscriberClient
 ) -> None:
     """Each fetch waits for less time than silence must last."""
@@ -156,7 +156,7 @@ def test_repeated_short_fetches_detect_a_half_open_connection_together(
     eventually(answers)
 
 
-async def test_an_async_fetch_continues_on_a_new_connection_when_the_old_one_is_half_open(
+async def test_an_async_fetch_continues_on_a_new_connection_when_its_connection_is_half_open(
     world: World,
 ) -> None:
     async with AsyncSubscriberClient(endpoint=world.forwarder.endpoint) as client:
@@ -167,7 +167,7 @@ async def test_an_async_fetch_continues_on_a_new_connection_when_the_old_one_is_
         assert message.data == b"after"
 
 
-def test_a_follower_continues_on_a_new_connection_when_the_old_one_is_half_open(
+def test_a_feed_follower_continues_on_a_new_connection_when_its_connection_is_half_open(
     world: World, client: SubscriberClient
 ) -> None:
     received: list[bytes] = []
@@ -183,7 +183,7 @@ def test_a_follower_continues_on_a_new_connection_when_the_old_one_is_half_open(
     eventually(lambda: received == [b"before", b"after"])
 
 
-def test_a_watch_continues_on_a_new_connection_when_the_old_one_is_half_open(
+def test_a_watch_of_a_feed_continues_on_a_new_connection_when_its_connection_is_half_open(
     world: World, client: SubscriberClient
 ) -> None:
     received: list[bytes] = []
@@ -200,7 +200,7 @@ def test_a_watch_continues_on_a_new_connection_when_the_old_one_is_half_open(
     eventually(lambda: received == [b"before", b"after"])
 
 
-def test_a_listener_continues_on_a_new_connection_when_the_old_one_is_half_open(
+def test_a_channel_listener_continues_on_a_new_connection_when_its_connection_is_half_open(
     world: World, client: SubscriberClient
 ) -> None:
     heard: list[ChannelMessage] = []
@@ -216,7 +216,7 @@ def test_a_listener_continues_on_a_new_connection_when_the_old_one_is_half_open(
     eventually(lambda: hears_more_than(count))
 
 
-def test_calls_succeed_after_one_call_has_detected_a_half_open_connection(
+def test_all_calls_of_a_client_succeed_after_one_call_has_detected_a_half_open_connection(
     world: World, client: SubscriberClient
 ) -> None:
     client.get_subscription(subscription=SUBSCRIPTION)
@@ -233,7 +233,7 @@ def test_calls_succeed_after_one_call_has_detected_a_half_open_connection(
     eventually(succeeds)
 
 
-def test_the_client_keeps_the_connection_of_a_slow_server_that_answers_the_check(
+def test_a_connection_to_a_slow_server_is_kept_if_the_server_answers_the_connection_check(
     world: World,
 ) -> None:
     """The server answers the check, although it is slow to answer the call."""
@@ -245,7 +245,9 @@ def test_the_client_keeps_the_connection_of_a_slow_server_that_answers_the_check
         assert publisher._rpcs.channel is channel
 
 
-def test_a_half_open_channel_of_the_user_is_never_replaced(world: World) -> None:
+def test_a_half_open_channel_that_the_user_passed_to_the_client_is_never_replaced(
+    world: World,
+) -> None:
     """Only the user can close it."""
     with (
         grpc.insecure_channel(world.forwarder.endpoint) as channel,

@@ -66,7 +66,9 @@ def test_leases_of_slow_callbacks_and_waiting_messages_are_kept_by_extensions(he
     assert manager.future.result(TIMEOUT) is True
 
 
-def test_lease_extensions_follow_the_measured_callback_times(here: Stage) -> None:
+def test_the_length_of_lease_extensions_follows_the_measured_duration_of_callbacks(
+    here: Stage,
+) -> None:
     """After messages of 100 seconds, one of 220 is extended at 48, 128 and 208, and not between."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,))
@@ -83,7 +85,9 @@ def test_lease_extensions_follow_the_measured_callback_times(here: Stage) -> Non
     finish(here, gate)
 
 
-def test_leases_are_short_until_callback_times_have_been_measured(here: Stage) -> None:
+def test_lease_extensions_are_short_until_callback_durations_have_been_measured(
+    here: Stage,
+) -> None:
     """Without measurements leases are short: the first ends at 48 seconds, then one every 8."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,))
@@ -108,7 +112,7 @@ def test_each_lease_is_extended_at_its_own_due_time(here: Stage) -> None:
     finish(here, gate)
 
 
-def test_lease_extensions_include_only_unsettled_messages_of_a_response(here: Stage) -> None:
+def test_only_the_unsettled_messages_of_a_response_get_lease_extensions(here: Stage) -> None:
     """A message that its callback has not settled keeps its lease until other code settles it."""
     events, log = Events(), Log(keep)
     here.manage(log, hooks=(events,))
@@ -151,7 +155,7 @@ def test_the_minimum_lease_extension_also_sets_the_ack_deadline_of_the_stream(he
     finish(here, gate)
 
 
-def test_lease_extensions_stay_within_the_configured_maximum(here: Stage) -> None:
+def test_lease_extensions_are_no_longer_than_the_configured_maximum(here: Stage) -> None:
     """With at most half a minute, a crash is noticed that early, even with slow callbacks."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,), max_duration_per_lease_extension=30)
@@ -176,7 +180,7 @@ def wait_until_given_up(events: Events, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "k"])
-def test_a_message_is_dropped_and_reported_to_hooks_after_max_lease_duration(
+def test_a_message_is_dropped_and_reported_to_a_hook_after_max_lease_duration(
     here: Stage, key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The hook gets the message, and flow control no longer counts it.
@@ -225,7 +229,7 @@ def test_an_ack_after_the_end_of_the_lease_gets_the_servers_answer() -> None:
             assert manager.future.statistics().failed == exactly_once
 
 
-def test_an_ack_without_future_after_the_end_of_the_lease_is_logged(
+def test_an_ack_without_response_after_the_end_of_the_lease_is_logged(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There is no future for the error."""
@@ -241,7 +245,7 @@ def test_an_ack_without_future_after_the_end_of_the_lease_is_logged(
         eventually(lambda: "acknowledged after their lease was given up" in caplog.text)
 
 
-def test_max_lease_duration_of_a_held_message_begins_when_the_previous_one_ends(
+def test_max_lease_duration_of_a_held_message_counts_from_the_end_of_the_previous_callback(
     here: Stage,
 ) -> None:
     """The held message is given up like any other when its time is over."""
@@ -264,7 +268,9 @@ def test_max_lease_duration_of_a_held_message_begins_when_the_previous_one_ends(
     finish(here, second)
 
 
-def test_a_message_dropped_while_it_waits_for_a_worker_does_not_run(here: Stage) -> None:
+def test_a_message_dropped_while_it_waits_for_a_worker_is_not_passed_to_the_callback(
+    here: Stage,
+) -> None:
     """The message will be redelivered, so it would be handled twice."""
     events, gate = Events(), Gate()
     here.manage(gate, workers=1, hooks=(events,), max_lease_duration=100)
@@ -341,7 +347,9 @@ def test_the_server_redelivers_a_message_of_a_stuck_callback_after_max_lease_dur
     assert manager.future.result(TIMEOUT) is True
 
 
-def test_a_dropped_message_is_redelivered_after_its_lease_has_ended(here: Stage) -> None:
+def test_a_dropped_message_is_redelivered_by_the_server_after_its_lease_has_ended(
+    here: Stage,
+) -> None:
     """Nothing extends the lease."""
     dropped = threading.Event()
 
@@ -364,7 +372,9 @@ def test_a_dropped_message_is_redelivered_after_its_lease_has_ended(here: Stage)
     assert manager.future.result(TIMEOUT) is True
 
 
-def test_a_manual_modify_ack_deadline_counts_until_the_next_lease_extension(here: Stage) -> None:
+def test_an_ack_deadline_set_by_the_user_holds_until_the_next_automatic_lease_extension(
+    here: Stage,
+) -> None:
     """A shorter deadline causes an earlier redelivery."""
     gate, other = Gate(), Gate()
     gates = iter((gate, other))
@@ -385,7 +395,9 @@ def test_a_manual_modify_ack_deadline_counts_until_the_next_lease_extension(here
     assert manager.future.result(TIMEOUT) is True
 
 
-def test_adopted_leases_are_kept_until_they_are_settled(here: Stage) -> None:
+def test_leases_adopted_from_another_client_are_extended_until_they_are_settled(
+    here: Stage,
+) -> None:
     """Leases of another client are extended here, and acknowledged or returned at the end."""
     here.publish(b"a", b"b")
     pulled = here.other.pull(subscription=SUBSCRIPTION, max_messages=2).received_messages
@@ -403,7 +415,7 @@ def test_adopted_leases_are_kept_until_they_are_settled(here: Stage) -> None:
     assert here.free() == [b"b"]
 
 
-def test_adopted_leases_count_towards_flow_control(here: Stage) -> None:
+def test_leases_adopted_from_another_client_count_towards_flow_control(here: Stage) -> None:
     """Adopted leases count like received messages, and make room when they are settled."""
     here.publish(b"a", b"b")
     pulled = here.other.pull(subscription=SUBSCRIPTION, max_messages=2).received_messages

@@ -68,7 +68,7 @@ def subscribe(endpoint: str) -> object:
 
 
 @pytest.mark.parametrize("work", [get, acknowledge, fetch, fetch_async, subscribe])
-def test_not_found_errors_have_the_resource_kind_full_name_and_similar_ids(
+def test_not_found_errors_name_the_kind_and_full_name_of_the_resource_and_similar_ids(
     broker: Emulator, work: Work
 ) -> None:
     """The server's text has the id only, which a topic may have, too."""
@@ -119,7 +119,9 @@ def test_the_error_of_a_watch_of_a_missing_topic_names_the_topic(broker: Emulato
         client.watch({"projects/shop/topics/order": 0}, print).result(TIMEOUT)
 
 
-def test_a_not_found_error_has_no_similar_ids_if_the_client_may_not_list(broker: Emulator) -> None:
+def test_a_not_found_error_names_no_similar_ids_if_the_client_may_not_list_resources(
+    broker: Emulator,
+) -> None:
     """The error of the call itself stays."""
     with broker.faults.error("ListSubscriptions", PermissionDenied("no")):
         with pytest.raises(NotFound) as caught:
@@ -127,7 +129,9 @@ def test_a_not_found_error_has_no_similar_ids_if_the_client_may_not_list(broker:
         assert caught.value.message.endswith(f"The subscription {MISSPELT} does not exist.")
 
 
-def test_the_not_found_error_of_a_delete_requests_no_list_of_similar_ids(broker: Emulator) -> None:
+def test_a_delete_that_fails_with_not_found_makes_no_list_call_for_similar_resource_ids(
+    broker: Emulator,
+) -> None:
     """Nobody looks for a similar resource to delete."""
     with (
         broker.faults.delay("ListSubscriptions", 0.0) as listed,
@@ -149,7 +153,7 @@ def fetch_short(endpoint: str) -> object:
 
 
 @pytest.mark.parametrize("work", [create_topic, fetch_short])
-def test_the_error_for_a_resource_id_that_is_too_short_states_the_rule(
+def test_the_error_for_a_resource_id_that_is_too_short_states_the_rule_for_valid_ids(
     broker: Emulator, work: Work
 ) -> None:
     """The rule and the server's text are in one exception."""

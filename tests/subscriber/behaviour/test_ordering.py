@@ -50,7 +50,9 @@ def fail(message: Message) -> None:
 # ---- the start of the next message -------------------------------------------------------------
 
 
-def test_the_next_message_of_an_ordering_key_begins_when_the_callback_ends(here: Stage) -> None:
+def test_the_next_message_of_a_key_runs_when_the_previous_callback_ends_without_an_ack(
+    here: Stage,
+) -> None:
     """No acknowledgement is needed, but the callback must have ended."""
     gate = Gate(keep)
     here.client.subscribe(SUBSCRIPTION, gate)
@@ -70,7 +72,9 @@ def test_the_next_message_of_an_ordering_key_begins_when_the_callback_ends(here:
     assert here.backlog == 0
 
 
-def test_the_next_message_of_an_ordering_key_waits_for_the_ack_if_configured(here: Stage) -> None:
+def test_if_configured_the_next_message_of_a_key_waits_for_the_ack_of_the_previous_one(
+    here: Stage,
+) -> None:
     """Other keys and messages without a key do not wait."""
     log = Log(keep)
     here.client.subscribe(SUBSCRIPTION, log, release_after="ack")
@@ -89,7 +93,9 @@ def test_the_next_message_of_an_ordering_key_waits_for_the_ack_if_configured(her
     eventually(lambda: here.backlog == 2)
 
 
-def test_an_ack_inside_a_callback_does_not_start_the_next_message_of_its_key(here: Stage) -> None:
+def test_the_next_message_of_a_key_does_not_run_before_the_callback_that_acked_has_ended(
+    here: Stage,
+) -> None:
     """The rest of the callback after its ack still runs before the next message."""
     gate = Gate(keep)
 
@@ -111,7 +117,7 @@ def test_an_ack_inside_a_callback_does_not_start_the_next_message_of_its_key(her
 
 
 @pytest.mark.parametrize("failure", [Message.nack, fail], ids=["nack", "error"])
-def test_an_ordering_key_restarts_with_its_failed_message(
+def test_the_messages_of_an_ordering_key_are_redelivered_from_the_failed_one_on(
     here: Stage, failure: Callable[[Message], None]
 ) -> None:
     """Messages held behind the failed one do not run before its redelivery."""
@@ -136,7 +142,9 @@ def test_messages_published_after_a_failure_wait_for_the_failed_message_of_their
     assert log.data[1:] == [b"%d" % number for number in range(60)]
 
 
-def test_a_nack_after_the_end_of_its_callback_restarts_the_ordering_key(here: Stage) -> None:
+def test_a_nack_after_the_end_of_the_callback_restarts_the_ordering_key_at_that_message(
+    here: Stage,
+) -> None:
     """The key continues with the nacked message, although the next one runs by then.
 
     That next message runs again only if the server refuses its acknowledgement.
@@ -193,7 +201,7 @@ def test_a_delayed_nack_delays_its_ordering_key_and_no_other_key(here: Stage, ho
 
 
 @pytest.mark.parametrize("max_messages", [1, 10, 1000])
-def test_ordering_holds_for_two_failing_subscribers_with_breaking_streams(
+def test_two_subscribers_with_failures_and_broken_streams_handle_ordering_keys_in_order(
     here: Stage, max_messages: int
 ) -> None:
     """All earlier messages of a key were acknowledged before any subscriber handles a message.

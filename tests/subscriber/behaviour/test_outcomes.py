@@ -70,14 +70,14 @@ def status(future: AckFuture) -> AcknowledgeStatus:
         return error.error_code
 
 
-def test_the_acknowledge_status_table_lists_every_grpc_code() -> None:
+def test_the_table_of_ack_statuses_lists_every_grpc_status_code() -> None:
     """Otherwise the next test would leave one out."""
     assert MEANING.keys() == BY_CODE.keys()
 
 
 @pytest.mark.parametrize("rich", [False, True], ids=["bare", "rich"])
 @pytest.mark.parametrize("code", MEANING)
-def test_no_grpc_error_code_counts_as_a_successful_acknowledgement(
+def test_an_ack_that_fails_with_any_grpc_error_code_does_not_count_as_successful(
     here: Stage, code: grpc.StatusCode, rich: bool
 ) -> None:
     """No error code counts as success.
@@ -104,7 +104,9 @@ def test_no_grpc_error_code_counts_as_a_successful_acknowledgement(
     assert here.backlog == (2 if MEANING[code] is None else 3)
 
 
-def test_each_ack_id_of_a_request_has_its_own_result(exactly_once: Stage) -> None:
+def test_each_ack_id_of_an_ack_request_is_accepted_retried_or_failed_on_its_own(
+    exactly_once: Stage,
+) -> None:
     """One request has accepted ids, ids to be sent again, and refused ids."""
     here = exactly_once
     messages = receive(here, 5)
@@ -137,7 +139,7 @@ def test_each_ack_id_of_a_request_has_its_own_result(exactly_once: Stage) -> Non
     assert here.backlog == 2
 
 
-def test_acknowledging_a_message_twice_succeeds(here: Stage) -> None:
+def test_both_acks_of_a_message_that_is_acknowledged_twice_succeed(here: Stage) -> None:
     """A second acknowledgement at the same time or later does no harm.
 
     The first one counts, the message is released once, and the subscription continues.
@@ -170,7 +172,7 @@ def test_two_acks_of_a_message_in_one_request_both_succeed(here: Stage) -> None:
 
 
 @pytest.mark.parametrize("code", [code for code, meaning in MEANING.items() if meaning is None])
-def test_an_acknowledgement_with_a_lost_answer_is_retried(
+def test_an_ack_whose_answer_from_the_server_is_lost_is_retried(
     here: Stage, code: grpc.StatusCode, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An acknowledgement whose answer is lost is repeated.
@@ -193,7 +195,7 @@ def test_an_acknowledgement_with_a_lost_answer_is_retried(
 @pytest.mark.parametrize(
     ("method", "limit"), [("Acknowledge", ACK_RETRY_FOR), ("ModifyAckDeadline", NACK_RETRY_FOR)]
 )
-def test_acknowledgement_retries_end_after_a_time_limit_and_fail_the_future(
+def test_the_retries_of_an_ack_end_after_a_time_limit_and_its_future_fails(
     method: str, limit: float
 ) -> None:
     """After a time limit with growing pauses, the future fails and the failure is counted."""

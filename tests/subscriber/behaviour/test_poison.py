@@ -222,7 +222,9 @@ def test_only_the_poison_message_is_dead_lettered_with_two_subscribers(world: Wo
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-def test_only_the_poison_message_is_dead_lettered_with_a_retry_policy(exactly_once: bool) -> None:
+def test_only_the_poison_message_is_dead_lettered_under_a_retry_policy_with_backoff(
+    exactly_once: bool,
+) -> None:
     """The key waits for the backoff of the poison, and other keys do not wait."""
     clock = ManualClock()
     world = World(

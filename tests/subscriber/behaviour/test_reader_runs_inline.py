@@ -81,7 +81,9 @@ def brisk() -> Iterator[Brisk]:
         brisk.may_leave.set()
 
 
-def test_the_reader_thread_runs_callbacks_inline_without_a_worker(brisk: Brisk) -> None:
+def test_the_thread_that_reads_the_stream_runs_fast_callbacks_without_a_worker_thread(
+    brisk: Brisk,
+) -> None:
     """No worker wakes."""
     brisk.here.publish(*[b"x"] * 50)
     eventually(lambda: brisk.here.backlog == 0)
@@ -89,7 +91,7 @@ def test_the_reader_thread_runs_callbacks_inline_without_a_worker(brisk: Brisk) 
     assert len(brisk.handled) == 50
 
 
-def test_another_thread_reads_the_stream_while_the_reader_runs_a_slow_callback(
+def test_another_thread_reads_the_stream_while_its_reader_thread_runs_a_slow_callback(
     brisk: Brisk,
 ) -> None:
     """All other messages are handled meanwhile, and the slow one is acknowledged in the end."""
@@ -103,7 +105,9 @@ def test_another_thread_reads_the_stream_while_the_reader_runs_a_slow_callback(
     assert brisk.future.running()
 
 
-def test_an_ordering_key_keeps_its_order_when_the_reader_thread_is_replaced(brisk: Brisk) -> None:
+def test_messages_of_an_ordering_key_run_in_order_when_the_reader_thread_is_replaced(
+    brisk: Brisk,
+) -> None:
     """The next reader's messages of the key wait for the callback in the first reader."""
     brisk.hold_up()
     numbers = [b"%d" % number for number in range(100)]
@@ -116,7 +120,7 @@ def test_an_ordering_key_keeps_its_order_when_the_reader_thread_is_replaced(bris
 
 
 @pytest.mark.parametrize("mode", ["drain", "nack"])
-def test_a_subscription_can_end_while_its_reader_thread_runs_a_callback(
+def test_closing_a_subscription_with_a_drain_waits_for_a_callback_on_its_reader_thread(
     brisk: Brisk, mode: ShutdownMode
 ) -> None:
     """A drain waits for the callback, and its acknowledgement is sent.
@@ -136,7 +140,9 @@ def test_a_subscription_can_end_while_its_reader_thread_runs_a_callback(
     assert brisk.here.free() == ([] if mode == "drain" else [b"stay"])
 
 
-def test_a_callback_on_the_reader_thread_may_close_the_subscription(brisk: Brisk) -> None:
+def test_a_callback_on_the_reader_thread_may_close_its_subscription_without_a_deadlock(
+    brisk: Brisk,
+) -> None:
     """The close does not wait for its own callback."""
     brisk.here.publish(b"close")
     assert isinstance(brisk.closed.result(TIMEOUT), bool)

@@ -107,7 +107,7 @@ def test_an_ack_request_refused_as_too_large_is_split_until_it_fits(here: Stage)
     assert here.backlog == 0
 
 
-def test_one_bad_ack_id_does_not_fail_the_other_ids_of_its_request(
+def test_one_bad_ack_id_does_not_fail_the_other_ack_ids_of_its_request(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only the bad id fails. It is counted, passed to the hook, logged once, and in its future."""
@@ -158,7 +158,7 @@ def test_an_ack_request_refused_with_a_transient_error_is_retried(
 
 
 @pytest.mark.parametrize("count", [1, 50])
-def test_a_permanent_refusal_of_an_ack_request_is_counted_and_logged_once(
+def test_a_permanently_refused_ack_request_is_logged_once_and_every_ack_counts_as_failed(
     here: Stage, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each request has one line in the log, and every future has the error."""
@@ -179,7 +179,7 @@ def test_a_permanent_refusal_of_an_ack_request_is_counted_and_logged_once(
     assert all("not yours" in record.message for record in caplog.records)
 
 
-def test_an_acknowledgement_that_was_never_sent_counts_as_failed_at_the_end(
+def test_an_ack_that_the_shutdown_could_not_send_counts_as_failed(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An acknowledgement that the shutdown gave up counts as failed."""

@@ -82,7 +82,9 @@ def in_background(future: StreamingPullFuture, timeout: float, mode: ShutdownMod
 
 
 @both_modes
-def test_an_idle_subscription_closes_at_once(here: Stage, mode: ShutdownMode) -> None:
+def test_closing_a_subscription_without_messages_takes_no_time(
+    here: Stage, mode: ShutdownMode
+) -> None:
     """The close does not use up its time limit."""
     events = Events()
     future = here.client.subscribe(SUBSCRIPTION, Log(), hooks=events)
@@ -90,7 +92,7 @@ def test_an_idle_subscription_closes_at_once(here: Stage, mode: ShutdownMode) ->
     close_in_time(future, 0.0 if mode == "nack" else 10.0, mode)
 
 
-def test_a_drain_finishes_running_callbacks_and_returns_waiting_messages_at_once(
+def test_a_draining_close_waits_for_running_callbacks_and_returns_waiting_messages_at_once(
     here: Stage,
 ) -> None:
     """Messages that wait for a worker or behind their key are free while callbacks still run."""
@@ -113,7 +115,7 @@ def test_a_drain_finishes_running_callbacks_and_returns_waiting_messages_at_once
     assert len(acking.gate.messages) == 2
 
 
-def test_a_nack_shutdown_returns_all_messages_without_waiting_and_fails_later_acks(
+def test_a_close_in_mode_nack_returns_all_messages_without_waiting_and_later_acks_fail(
     here: Stage,
 ) -> None:
     """All messages are returned at once. A later acknowledgement gets an error status."""
@@ -132,7 +134,7 @@ def test_a_nack_shutdown_returns_all_messages_without_waiting_and_fails_later_ac
     assert len(acking.gate.messages) == 2
 
 
-def test_a_drain_returns_messages_of_running_callbacks_at_its_time_limit(
+def test_a_draining_close_returns_the_messages_of_running_callbacks_at_its_time_limit(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A callback that never ends cannot delay the end, and its lost disposition is logged."""
@@ -150,7 +152,9 @@ def test_a_drain_returns_messages_of_running_callbacks_at_its_time_limit(
     assert AcknowledgeStatus.SUCCESS not in acking.statuses(2)
 
 
-def test_a_drain_returns_messages_that_no_callback_has_settled(here: Stage) -> None:
+def test_a_draining_close_returns_messages_whose_callbacks_ended_without_ack_or_nack(
+    here: Stage,
+) -> None:
     """The callbacks have ended without a disposition, so there is nothing to wait for."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
@@ -161,7 +165,9 @@ def test_a_drain_returns_messages_that_no_callback_has_settled(here: Stage) -> N
 
 
 @both_modes
-def test_a_subscription_with_a_dead_stream_closes_in_time(here: Stage, mode: ShutdownMode) -> None:
+def test_closing_a_subscription_whose_stream_does_not_answer_ends_within_its_time_limit(
+    here: Stage, mode: ShutdownMode
+) -> None:
     """The other calls still work, so earlier acknowledgements arrive."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
@@ -191,7 +197,7 @@ def test_closing_a_subscription_interrupts_its_reconnect_pause(
 
 @both_modes
 @pytest.mark.parametrize("relay", [False, True], ids=["broker hangs", "network dead"])
-def test_a_server_that_never_answers_does_not_delay_the_shutdown_beyond_its_limit(
+def test_a_server_that_never_answers_does_not_delay_a_close_beyond_its_time_limit(
     mode: ShutdownMode, relay: bool
 ) -> None:
     """The server does not answer, so the close ends in time and each future has status OTHER."""
@@ -210,7 +216,9 @@ def test_a_server_that_never_answers_does_not_delay_the_shutdown_beyond_its_limi
             assert AcknowledgeStatus.SUCCESS not in acking.statuses(3)
 
 
-def test_a_second_close_can_only_shorten_the_shutdown(here: Stage) -> None:
+def test_a_second_close_of_a_subscription_can_shorten_its_shutdown_and_not_prolong_it(
+    here: Stage,
+) -> None:
     """`close(mode="nack")` shortens a patient drain, and a later drain does not prolong it."""
     acking = Acking()
     future = here.client.subscribe(SUBSCRIPTION, acking.gate)
@@ -230,7 +238,7 @@ def test_a_second_close_can_only_shorten_the_shutdown(here: Stage) -> None:
 
 @pytest.mark.parametrize("mode", ["drain", "nack", None])
 @pytest.mark.parametrize("await_callbacks", [False, True])
-def test_a_callback_may_close_its_own_subscription(
+def test_a_message_callback_may_close_its_own_subscription_without_a_deadlock(
     here: Stage, mode: ShutdownMode | None, await_callbacks: bool
 ) -> None:
     """The callback does not wait for itself, and its earlier ack succeeds.
@@ -259,7 +267,9 @@ def test_a_callback_may_close_its_own_subscription(
     assert here.backlog == 0
 
 
-def test_concurrent_and_repeated_closes_of_a_subscription_share_one_end(here: Stage) -> None:
+def test_concurrent_and_repeated_closes_of_a_subscription_all_return_after_one_shutdown(
+    here: Stage,
+) -> None:
     """Concurrent closes in both modes, with and without time limits, share one end."""
     events, log = Events(), Log()
     future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)
@@ -320,7 +330,7 @@ def test_leaving_the_with_block_of_a_client_ends_its_subscriptions(here: Stage) 
     assert_ended_since(before)
 
 
-def test_a_new_subscription_receives_all_messages_after_an_earlier_one_was_closed(
+def test_a_subscriber_receives_all_messages_after_an_earlier_subscriber_was_closed(
     here: Stage,
 ) -> None:
     """The first subscription takes no messages from the second one."""
@@ -347,7 +357,7 @@ def publish_twenty(here: Stage) -> list[bytes]:
 
 @pytest.mark.parametrize("await_callbacks", [False, True])
 @pytest.mark.parametrize("foreign", [False, True])
-def test_cancelling_a_subscription_leaves_no_thread_no_lease_and_no_unresolved_future(
+def test_cancelling_a_subscription_leaves_no_thread_no_lease_and_no_unresolved_ack_future(
     here: Stage, await_callbacks: bool, foreign: bool
 ) -> None:
     """Of twenty messages, three are in a callback. The others are free at once."""
@@ -386,7 +396,7 @@ def test_cancelling_a_subscription_leaves_no_thread_no_lease_and_no_unresolved_f
     assert_ended_since(before)
 
 
-def test_a_callback_may_cancel_its_subscription_and_then_raise(
+def test_a_message_callback_may_cancel_its_subscription_and_then_raise(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error is reported, the message is returned, and the subscription ends as requested."""
@@ -409,7 +419,7 @@ def test_a_callback_may_cancel_its_subscription_and_then_raise(
 
 @pytest.mark.parametrize("await_callbacks", [False, True])
 @pytest.mark.parametrize("foreign", [False, True])
-def test_a_message_callback_may_close_its_client(
+def test_a_message_callback_may_close_its_client_without_a_deadlock(
     here: Stage, await_callbacks: bool, foreign: bool
 ) -> None:
     """The callback does not wait for itself, and the connection ends with the last subscription."""
@@ -443,7 +453,7 @@ def is_disconnected(client: SubscriberClient) -> bool:
     return False
 
 
-def test_a_subscription_done_callback_may_close_the_client_and_raise(
+def test_the_done_callback_of_a_subscription_future_may_close_the_client_and_raise(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The callback comes after the end. Its error is logged and affects nothing else."""
@@ -466,7 +476,9 @@ def test_a_subscription_done_callback_may_close_the_client_and_raise(
     eventually(lambda: "of a future raised" in caplog.text)
 
 
-def test_an_acknowledgement_done_callback_may_close_the_client(here: Stage) -> None:
+def test_the_done_callback_of_an_ack_future_may_close_the_client_without_a_deadlock(
+    here: Stage,
+) -> None:
     """The callback runs on the dispatcher's thread, which the shutdown waits for."""
     client = SubscriberClient(endpoint=here.emulator.endpoint)
     closed = threading.Event()
@@ -484,7 +496,7 @@ def test_an_acknowledgement_done_callback_may_close_the_client(here: Stage) -> N
 
 
 @pytest.mark.parametrize("attempt", range(10))
-def test_subscribe_that_races_with_client_close_is_refused_or_ended(
+def test_a_subscribe_call_during_client_close_is_refused_or_its_subscription_ends(
     here: Stage, attempt: int
 ) -> None:
     """The subscribe is refused, or the subscription ends with the client, at once in both cases."""
@@ -508,7 +520,7 @@ def test_subscribe_that_races_with_client_close_is_refused_or_ended(
 
 
 @pytest.mark.parametrize("settle", [Message.ack, Message.nack, Message.drop])
-def test_settling_a_message_after_the_end_of_its_subscription_does_nothing(
+def test_an_ack_or_nack_after_the_end_of_the_subscription_leaves_the_message_at_the_server(
     here: Stage, settle: Callable[[Message], None]
 ) -> None:
     """The message was returned at the end, and another subscriber may have it."""

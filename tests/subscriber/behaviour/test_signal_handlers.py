@@ -64,7 +64,7 @@ class Handler:
         ("publish", "close", LIMITS),
     ],
 )
-def test_publisher_calls_from_a_signal_handler_that_interrupts_the_publisher_do_not_hang(
+def test_publisher_calls_in_a_signal_handler_that_interrupts_a_publisher_call_do_not_hang(
     call: str, handler_calls: str, options: PublisherOptions
 ) -> None:
     """Nothing hangs, and each future has a result after the close."""
@@ -122,7 +122,7 @@ def here() -> Iterator[Stage]:
         ("begin_close", "statistics"),
     ],
 )
-def test_subscription_calls_from_a_signal_handler_that_interrupts_it_do_not_hang(
+def test_subscription_calls_in_a_signal_handler_that_interrupts_the_subscription_do_not_hang(
     here: Stage, call: str, handler_calls: str
 ) -> None:
     log, handler = Log(lambda message: None), Handler()
@@ -146,7 +146,7 @@ def test_subscription_calls_from_a_signal_handler_that_interrupts_it_do_not_hang
 
 
 @pytest.mark.parametrize("kind", ["listen", "follow", "watch"])
-def test_reader_calls_from_a_signal_handler_that_interrupts_the_reader_do_not_hang(
+def test_feed_reader_calls_in_a_signal_handler_that_interrupts_the_reader_do_not_hang(
     here: Stage, kind: str
 ) -> None:
     handler, client = Handler(), here.client
@@ -169,7 +169,7 @@ def test_reader_calls_from_a_signal_handler_that_interrupts_the_reader_do_not_ha
     assert reader.close(timeout=TIMEOUT)
 
 
-def test_close_in_a_signal_handler_does_not_wait_for_locks_of_the_interrupted_code(
+def test_a_close_in_a_signal_handler_is_refused_instead_of_waiting_for_the_interrupted_call(
     here: Stage,
 ) -> None:
     """Without a time limit, it would wait for ever."""

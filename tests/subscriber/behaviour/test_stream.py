@@ -55,7 +55,9 @@ def consumers(engine: Engine) -> list[Consumer]:
 
 
 @pytest.mark.parametrize("code", [None, *PASSING_CODES])
-def test_a_broken_stream_is_reopened(here: Stage, code: grpc.StatusCode | None) -> None:
+def test_a_subscription_reopens_its_stream_after_a_transient_error_or_a_close_by_the_server(
+    here: Stage, code: grpc.StatusCode | None
+) -> None:
     """After a transient code or a close with OK, messages continue, and the state has the cause."""
     events, log = Events(), Log()
     future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)
@@ -75,7 +77,7 @@ def test_a_broken_stream_is_reopened(here: Stage, code: grpc.StatusCode | None) 
 
 
 @pytest.mark.parametrize("code", FINAL_CODES)
-def test_a_permanent_error_code_of_the_stream_ends_the_subscription_with_it(
+def test_a_permanent_error_of_the_stream_ends_the_subscription_and_is_raised_by_its_future(
     here: Stage, code: grpc.StatusCode
 ) -> None:
     """The future raises the error in the middle of the work, and the last state has it."""
@@ -94,7 +96,7 @@ def test_a_permanent_error_code_of_the_stream_ends_the_subscription_with_it(
 # ---- states ------------------------------------------------------------------------------------
 
 
-def test_every_subscription_state_is_reported_in_order_with_its_cause_and_time() -> None:
+def test_every_state_change_of_a_subscription_is_reported_in_order_with_cause_and_time() -> None:
     """Each change from the first stream over an outage to the end is reported once."""
     clock = ManualClock(start=1_000.0)
     with stage() as here:
@@ -125,7 +127,7 @@ def test_every_subscription_state_is_reported_in_order_with_its_cause_and_time()
     assert since == sorted(since)
 
 
-def test_reconnect_attempts_back_off_while_the_server_is_away() -> None:
+def test_pauses_between_reconnect_attempts_grow_while_the_server_is_away() -> None:
     """Eight attempts take at least half of 0.1 + 0.2 + 0.4 + ... + 6.4 seconds."""
     clock = ManualClock()
     with stage() as here:
@@ -135,7 +137,7 @@ def test_reconnect_attempts_back_off_while_the_server_is_away() -> None:
         assert clock.monotonic() >= 6.3
 
 
-def test_a_subscription_gives_up_with_the_last_error_after_the_configured_outage() -> None:
+def test_a_subscription_ends_with_the_last_error_after_an_outage_of_the_configured_length() -> None:
     """The subscription does not give up earlier, and tries again until then."""
     clock = ManualClock()
     with stage() as here:
@@ -152,7 +154,9 @@ def test_a_subscription_gives_up_with_the_last_error_after_the_configured_outage
     assert events.states == ["reconnecting", "closing", "closed"]
 
 
-def test_an_ended_outage_does_not_count_towards_the_limit_of_the_next() -> None:
+def test_the_time_of_an_ended_server_outage_does_not_count_towards_the_limit_of_a_later_one() -> (
+    None
+):
     """Only the time without a working stream counts."""
     clock = ManualClock()
     with stage() as here:
@@ -172,7 +176,7 @@ def test_an_ended_outage_does_not_count_towards_the_limit_of_the_next() -> None:
         assert manager.future.running()
 
 
-def test_streams_that_answer_a_ping_and_break_at_once_do_not_end_an_outage() -> None:
+def test_streams_that_answer_one_ping_and_break_do_not_end_the_outage_of_a_subscription() -> None:
     """Streams that answer a ping and break at once do not end an outage.
 
     The answer to the first ping shows that a server is there, but not that messages will come. The
@@ -197,7 +201,7 @@ def test_streams_that_answer_a_ping_and_break_at_once_do_not_end_an_outage() -> 
 # ---- silence -----------------------------------------------------------------------------------
 
 
-def test_a_stream_whose_server_stops_answering_pings_is_replaced() -> None:
+def test_a_subscription_opens_a_new_stream_when_the_server_stops_answering_pings() -> None:
     """A stream whose server stops answering pings is replaced.
 
     Another stream is opened 15 s after the unanswered ping, and the messages of the dead one arrive
@@ -226,7 +230,7 @@ def test_a_stream_whose_server_stops_answering_pings_is_replaced() -> None:
     assert "heartbeat" in str(events.changes[1].cause)
 
 
-def test_a_stream_to_a_server_that_never_answers_pings_is_kept() -> None:
+def test_a_subscription_keeps_its_stream_to_a_server_that_never_answered_a_ping() -> None:
     """Older servers do not answer pings."""
     clock = ManualClock()
     with stage() as here:
@@ -240,7 +244,7 @@ def test_a_stream_to_a_server_that_never_answers_pings_is_kept() -> None:
         assert manager.future.statistics().reopened == 0
 
 
-def test_a_paused_subscriber_does_not_replace_its_stream_for_unread_pings() -> None:
+def test_a_subscriber_paused_by_flow_control_keeps_its_stream_despite_unread_ping_answers() -> None:
     """While flow control stops the reader, answers to pings stay unread."""
     clock = ManualClock()
     with stage() as here:
@@ -255,7 +259,7 @@ def test_a_paused_subscriber_does_not_replace_its_stream_for_unread_pings() -> N
         assert manager.future.statistics().reopened == 0
 
 
-def test_a_subscription_notices_a_network_that_drops_all_bytes_and_recovers() -> None:
+def test_a_subscription_recovers_after_a_network_has_silently_dropped_all_bytes() -> None:
     """No byte passes and no connection breaks. The client notices, and continues afterwards."""
     clock = ManualClock()
     with stage(relay=True, return_leases_on_disconnect=True) as here:
@@ -271,7 +275,7 @@ def test_a_subscription_notices_a_network_that_drops_all_bytes_and_recovers() ->
     assert "heartbeat" in str(events.changes[1].cause)
 
 
-def test_callbacks_and_acks_continue_while_the_stream_is_broken(here: Stage) -> None:
+def test_callbacks_run_and_acks_are_sent_while_the_stream_is_broken(here: Stage) -> None:
     """Only the reading stops."""
     events, gate = Events(), Gate()
     future = here.client.subscribe(

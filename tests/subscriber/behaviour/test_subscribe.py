@@ -18,7 +18,7 @@ def numbered(count: int) -> list[bytes]:
 # ---- dispositions ------------------------------------------------------------------------------
 
 
-def test_acknowledged_messages_leave_the_backlog(here: Stage) -> None:
+def test_acknowledged_messages_leave_the_backlog_of_the_subscription(here: Stage) -> None:
     """Each message came once and complete, and the server has none left."""
     seen: dict[str, Message] = {}
 
@@ -34,7 +34,7 @@ def test_acknowledged_messages_leave_the_backlog(here: Stage) -> None:
     assert all(message.publish_time.year >= 2020 for message in seen.values())
 
 
-def test_ack_with_response_returns_the_servers_confirmation(here: Stage) -> None:
+def test_the_future_of_ack_with_response_has_the_servers_answer(here: Stage) -> None:
     """The futures of `ack_with_response` and similar methods have the server's answer."""
     answers: list[AcknowledgeStatus] = []
 
@@ -71,7 +71,7 @@ def test_callbacks_can_run_on_the_users_executor(here: Stage) -> None:
         assert future.result(TIMEOUT) is True
 
 
-def test_two_subscribers_of_one_subscription_get_each_message_once(here: Stage) -> None:
+def test_two_subscribers_of_one_subscription_together_get_each_message_once(here: Stage) -> None:
     """Two subscribers of the same subscription get each message once."""
     first, second = Log(), Log()
     here.client.subscribe(SUBSCRIPTION, first)

@@ -43,7 +43,7 @@ STARTS: list[tuple[Callable[[SubscriberClient], RunningFuture], str]] = [
 
 @pytest.mark.parametrize(("start", "name"), STARTS)
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_the_terminal_error_of_an_unread_future_is_logged_once(
+def test_the_terminal_error_of_a_subscription_whose_future_is_not_read_is_logged_once(
     client: SubscriberClient,
     caplog: pytest.LogCaptureFixture,
     start: Callable[[SubscriberClient], RunningFuture],
@@ -65,7 +65,7 @@ def test_the_terminal_error_of_an_unread_future_is_logged_once(
     assert "result() or add_done_callback()" in record.message
 
 
-async def test_the_terminal_error_of_an_unread_future_is_logged_once_with_coroutine_callbacks(
+async def test_with_coroutine_callbacks_the_terminal_error_of_an_unread_future_is_logged_once(
     emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handle(message: object) -> None: ...
@@ -78,7 +78,7 @@ async def test_the_terminal_error_of_an_unread_future_is_logged_once_with_corout
     assert len(logged(caplog)) == 2
 
 
-def test_the_log_of_a_terminal_error_has_a_remedy_for_its_status(
+def test_the_log_of_a_subscriptions_terminal_error_has_a_remedy_for_its_status_code(
     emulator: Emulator, client: SubscriberClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     emulator.faults.error("StreamingPull", PermissionDenied("not yours"))
@@ -101,7 +101,7 @@ ASKS: list[Callable[[RunningFuture], Any]] = [
 
 
 @pytest.mark.parametrize("ask", ASKS, ids=["result", "exception", "wait", "done callback"])
-def test_a_terminal_error_that_the_program_retrieves_is_not_logged(
+def test_a_terminal_error_that_the_program_reads_from_the_subscription_future_is_not_logged(
     client: SubscriberClient,
     emulator: Emulator,
     caplog: pytest.LogCaptureFixture,

@@ -32,7 +32,9 @@ def attempts(world: World) -> list[int]:
     return [found[number] for number in range(COUNT)]
 
 
-def test_a_shutdown_returns_messages_held_behind_a_running_callback_uncounted(world: World) -> None:
+def test_messages_held_behind_a_running_callback_are_returned_without_a_delivery_attempt(
+    world: World,
+) -> None:
     """The running callback has seen its message. It may finish, and its nack counts."""
     gate = Gate(Message.nack)
     future = world.client.subscribe(SUBSCRIPTION, gate, await_callbacks_on_shutdown=True)
@@ -45,7 +47,7 @@ def test_a_shutdown_returns_messages_held_behind_a_running_callback_uncounted(wo
     assert attempts(world) == [2, 1, 1, 1, 1]
 
 
-def test_a_shutdown_returns_messages_left_unread_by_a_full_flow_control_window(
+def test_a_shutdown_returns_messages_that_a_full_flow_control_window_left_unread(
     world: World,
 ) -> None:
     """The server has sent the messages, but the client has not read them from the stream."""
@@ -63,7 +65,7 @@ def test_a_shutdown_returns_messages_left_unread_by_a_full_flow_control_window(
     assert {one.delivery_attempt for one in response.received_messages} == {1}
 
 
-def test_a_shutdown_logs_one_warning_about_delivery_attempts_of_returned_messages(
+def test_one_warning_is_logged_if_returned_messages_count_as_delivery_attempts(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There is one warning for each run, not for each message."""
@@ -88,7 +90,7 @@ def test_a_shutdown_logs_one_warning_about_delivery_attempts_of_returned_message
     ],
     ids=["closed", "aborted"],
 )
-def test_a_reconnect_counts_no_delivery_attempt(
+def test_a_reconnect_of_the_stream_counts_no_delivery_attempt_of_unhandled_messages(
     world: World, end: Callable[[World], object]
 ) -> None:
     """The server may have ended the stream with OK or with an error."""
@@ -105,14 +107,16 @@ def test_a_reconnect_counts_no_delivery_attempt(
     assert {one.delivery_attempt for one in response.received_messages} == {1}
 
 
-def test_leaving_a_fetch_block_returns_unsettled_messages_uncounted(world: World) -> None:
+def test_leaving_a_fetch_block_returns_unsettled_messages_without_a_delivery_attempt(
+    world: World,
+) -> None:
     """Without an error no message has failed."""
     with world.client.fetch(SUBSCRIPTION, COUNT) as messages:
         assert len(messages) == COUNT
     assert attempts(world) == [1, 1, 1, 1, 1]
 
 
-def test_a_fetch_block_that_raises_nacks_only_the_first_unsettled_message(world: World) -> None:
+def test_an_exception_in_a_fetch_block_nacks_only_the_first_unsettled_message(world: World) -> None:
     """The nacked message is the one that the block would have handled next."""
 
     def work() -> None:
