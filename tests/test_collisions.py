@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import pullstream
+from tests.completed import run_command
 
 # Files that have broken real projects. Each raises when it is imported.
 FILES = (
@@ -48,9 +49,7 @@ def test_the_broker_is_there(pubsub_emulator):
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *arguments]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=60
-    )
+    return run_command(command, cwd=folder)
 
 
 @pytest.fixture(params=FILES)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.completed import run_command
+
 ROOT = Path(__file__).resolve().parent.parent
 
 TOP_LEVEL = {
@@ -315,7 +317,7 @@ def test_the_repository_root_has_only_the_intended_files() -> None:
     # Tracked files only: notes of a developer are no addition.
     command = ["git", "ls-files", "--cached"]
     try:
-        listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        listing = run_command(command, cwd=ROOT, check=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("not a git checkout")
     names = {line.partition("/")[0] for line in listing.stdout.splitlines()}

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.completed import run_command
+
 # Imports every module twice. The first time loads the other packages, which must see the real
 # platform. The second time, the platform is Windows for our modules.
 PROGRAM = """
@@ -54,7 +56,7 @@ print(len(wanted))
 
 
 def imported(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    return run_command([sys.executable, "-c", program])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows needs no imitation")

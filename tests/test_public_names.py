@@ -2,12 +2,13 @@
 
 import importlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.completed import run_command
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -126,7 +127,7 @@ def test_accessing_a_name_that_only_google_s_package_has_explains_this() -> None
 def test_importing_the_subscriber_is_fast_and_loads_no_unneeded_module() -> None:
     """The import is fast and loads no module that a subscribing program may never need."""
     command = [sys.executable, "-c", MEASURE_IMPORT]
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    output = run_command(command, cwd=ROOT, check=True).stdout
     measured = json.loads(output)
     assert set(UNWANTED) & set(measured["modules"]) == set()
     assert measured["seconds"] < IMPORT_SECONDS

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.completed import run_command
 
 ROOT = Path(__file__).parents[2]
 MAX_COLUMNS = 120
@@ -13,12 +14,8 @@ MAX_COLUMNS = 120
 
 def markdown_files() -> list[Path]:
     """Return the Markdown files of the repository, committed or not."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+    listed = run_command(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT
     ).stdout.split()
     if not listed:
         pytest.skip("the files are not in a git checkout")

@@ -20,7 +20,6 @@ import io
 import itertools
 import keyword
 import re
-import subprocess
 import sys
 import token
 import tokenize
@@ -31,6 +30,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.completed import run_command
 
 ROOT = Path(__file__).parents[2]
 SUFFIXES = ("py", "md", "proto", "toml", "js", "svg")
@@ -77,12 +78,8 @@ class Source:
 
 def files(*patterns: str) -> list[Path]:
     """Return the files of the repository that match some patterns of git."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+    listed = run_command(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns], cwd=ROOT
     ).stdout.splitlines()
     if not listed:
         pytest.skip("the files are not in a git checkout")

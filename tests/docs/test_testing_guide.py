@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.history import History, Kind
+from tests.completed import run_command
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -31,14 +31,10 @@ def test_the_tests_of_the_testing_guide_pass(tmp_path: Path) -> None:
     fixtures = "pubsub_session_emulator, pubsub_shared_emulator"
     plugin = f"from pullstream_emulator.pytest_plugin import {fixtures}"
     (tmp_path / "conftest.py").write_text(plugin, encoding="utf-8")
-    ran = subprocess.run(
+    ran = run_command(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert f"{len(blocks('python'))} passed" in ran.stdout, ran.stdout + ran.stderr
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.completed import run_command
 from tests.emulator.program import running
 from tests.subscriber.streaming.fakes import eventually
 
@@ -48,13 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_tests_of_the_tutorial_pass(folder: Path) -> None:
     """The number of tests is the one that the tutorial prints."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run_command([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=folder)
     assert ran.stdout.splitlines()[-1].startswith("3 passed"), ran.stdout
 
 

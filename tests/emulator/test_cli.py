@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
 
 import pytest
 
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.completed import run_command
 from tests.emulator.program import COMMAND, error_of, refusal, running
 from tests.emulator.wire import TIMEOUT, Wire
 
@@ -53,13 +53,7 @@ def test_a_start_failure_of_the_emulator_program_is_reported_in_one_line() -> No
     """The exit code is 1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = str(taken.getsockname()[1])
-        ran = subprocess.run(
-            [*COMMAND, "--port", busy],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
+        ran = run_command([*COMMAND, "--port", busy])
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == f"Error: cannot listen on 127.0.0.1:{busy}: the port is in use\n"
 

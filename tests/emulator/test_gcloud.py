@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from urllib.request import urlopen
@@ -12,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from pullstream_emulator.gcloud import gcloud, host_and_port
+from tests.completed import run_command
 from tests.emulator.program import started
 from tests.emulator.wire import TIMEOUT
 
@@ -143,11 +143,6 @@ def test_other_gcloud_commands_are_refused() -> None:
 
 def test_an_unknown_gcloud_option_is_refused() -> None:
     """The option would have an effect in gcloud."""
-    ran = subprocess.run(
-        [*PROGRAM, "beta", "emulators", "pubsub", "start", "--impersonate=x"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run_command([*PROGRAM, "beta", "emulators", "pubsub", "start", "--impersonate=x"])
     assert ran.returncode == 2
     assert "--impersonate" in ran.stderr

@@ -7,7 +7,6 @@ import json
 import logging
 import socket
 import struct
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from pullstream_emulator.log_output import (
 )
 from pullstream_emulator.server import MAX_METADATA_BYTES, MAX_STREAMS_PER_CONNECTION
 from pullstream_protocol.clock import ManualClock
+from tests.completed import run_command
 from tests.emulator import http2
 from tests.emulator.wire import TIMEOUT
 
@@ -323,9 +323,7 @@ print(len(made))
 
 def test_invalid_utf_8_headers_are_counted_before_log_records_are_created() -> None:
     """The records would take most of the time of the event loop, while other calls wait."""
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
-    )
+    ran = run_command([sys.executable, "-c", PROGRAM], check=True)
     assert int(ran.stdout) <= 2, ran.stderr
     assert "99 more of: Invalid encoding" in ran.stderr
 

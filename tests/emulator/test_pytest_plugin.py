@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.completed import run_command
+
 ROOT = Path(__file__).parents[2]
 
 CONFTEST = """
@@ -119,14 +121,10 @@ def suite(tmp_path: Path) -> Path:
 def test_the_pytest_fixtures_start_and_share_brokers_without_traces(suite: Path) -> None:
     """In the inner tests, a broker for one test leaves no trace, and one can be shared."""
     before = {"PUBSUB_EMULATOR_HOST": "before:1", "PUBSUB_PROJECT_ID": "before"}
-    ran = subprocess.run(
+    ran = run_command(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
         cwd=suite,
         env={**os.environ, **before, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert "12 passed" in ran.stdout, ran.stdout + ran.stderr
 
@@ -190,14 +188,10 @@ def test_a_test_with_an_unnoticed_subscription_error_fails(suite: Path) -> None:
     """The report names the subscription. An error that the test asks for does not count."""
     (suite / "test_1.py").write_text(TESTS_WITH_LOST_ERRORS, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"]
-    ran = subprocess.run(
+    ran = run_command(
         [*command, "test_1.py"],
         cwd=suite,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert "4 passed, 2 errors" in ran.stdout, ran.stdout + ran.stderr
     assert ran.stdout.count("ERROR at teardown of test_that_misses_the_error") == 2

@@ -16,6 +16,7 @@ import pytest
 
 from pullstream import BatchSettings, PublisherClient, PublisherOptions, SubscriberClient
 from pullstream_emulator import Emulator
+from tests.completed import run_command
 from tests.optional_tools import missing
 
 FOLDER = Path(__file__).parent / "node"
@@ -109,13 +110,10 @@ def test_the_google_node_client_receives_from_our_publisher(node: str) -> None:
             publisher.publish(topic, b"%d" % number, f"c-{number % 5}", number=str(number))
             for number in range(200)
         ]
-        done = subprocess.run(
+        done = run_command(
             [node, "receive.js", "node-project", "billing", "200"],
             cwd=FOLDER,
             env=environment(emulator.endpoint),
-            capture_output=True,
-            text=True,
-            timeout=SUITE_TIMEOUT,
         )
         ids = [future.result(0) for future in futures]
     assert done.returncode == 0, done.stderr

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from pullstream_protocol.messages import generate
+from tests.completed import run_command
 from tests.subscriber.program import STRICT
 
 OURS = """
@@ -28,7 +29,7 @@ assert schema_pb2.Schema(type=schema_pb2.Schema.AVRO).type == 2
 def run(program: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a new Python process where every warning is an error."""
     command = [sys.executable, *STRICT, "-c", program]
-    return subprocess.run(command, cwd=generate.ROOT, capture_output=True, text=True, check=False)
+    return run_command(command, cwd=generate.ROOT)
 
 
 @pytest.mark.parametrize(

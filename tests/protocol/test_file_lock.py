@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pullstream_protocol.file_lock import FileLock, holder_of
+from tests.completed import run_command
 from tests.subscriber.streaming.fakes import TIMEOUT
 
 TRY = """
@@ -27,9 +28,7 @@ else:
 
 def elsewhere(path: Path) -> str:
     """Return whether another process finds the lock taken or free."""
-    ran = subprocess.run(
-        [sys.executable, "-c", TRY, str(path)], capture_output=True, text=True, check=True
-    )
+    ran = run_command([sys.executable, "-c", TRY, str(path)], check=True)
     return ran.stdout.strip()
 
 

@@ -1,7 +1,6 @@
 """The checked-in generated modules agree with their .proto files."""
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -12,6 +11,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FileDescriptor
 
 from pullstream_protocol.messages import generate
+from tests.completed import run_command
 
 NAMES = [Path(name).stem for name in generate.proto_files()]
 FORGOTTEN = "run `make protos`"
@@ -27,7 +27,7 @@ def compiled(
         *(sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={generate.ROOT}"),
         *(f"--descriptor_set_out={target}", *generate.proto_files()),
     ]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = run_command(command)
     assert result.returncode == 0, result.stderr
     files = descriptor_pb2.FileDescriptorSet.FromString(target.read_bytes()).file
     return {Path(file.name).stem: file for file in files}

@@ -16,6 +16,7 @@ import pytest
 from pullstream import PublisherClient, PublisherOptions, SubscriberClient, TopicAdminClient
 from pullstream_emulator import Emulator
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.completed import run_command
 from tests.interop.test_java_emulator import free_port
 from tests.subscriber.streaming.fakes import eventually
 
@@ -45,15 +46,7 @@ def start(*command: str) -> subprocess.Popen[str]:
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_command([sys.executable, *command], cwd=ROOT, env=environment())
 
 
 @pytest.fixture
@@ -408,14 +401,7 @@ NEED_ARGUMENTS = [
 @pytest.mark.parametrize("name", NEED_ARGUMENTS)
 def test_a_sample_without_arguments_prints_its_usage(name: str) -> None:
     """The sample prints its description, which has the command line."""
-    ran = subprocess.run(
-        [sys.executable, f"samples/{name}"],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run_command([sys.executable, f"samples/{name}"], cwd=ROOT, env=environment())
     assert ran.returncode == 1
     assert f"python samples/{name} " in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.completed import run_command
+
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("protocol", "subscriber", "emulator", "pyproject.toml", "README.md", "LICENSE")
 
@@ -71,14 +73,8 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     # PYTHONPATH would lead to the sources instead of the installed packages.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env={**inherited, "PYTHONWARNINGS": "ignore", **environment},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=check,
+    return run_command(
+        command, cwd=cwd, env={**inherited, "PYTHONWARNINGS": "ignore", **environment}, check=check
     )
 
 

@@ -18,6 +18,7 @@ from pullstream_emulator.access import Access, Principal
 from pullstream_emulator.rest.server import Rest
 from pullstream_protocol.messages import channels_pb2 as channels
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.completed import run_command
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.console.chromium_pages import TIMEOUT, opened
 from tests.emulator.program import running
@@ -90,13 +91,10 @@ def console(page: Page, emulator: Emulator) -> Console:
 def run_test(folder: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a copied test in a new process."""
     (folder / "test_copied.py").write_text(text, encoding="utf-8")
-    return subprocess.run(
+    return run_command(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_copied.py"],
         cwd=folder,
         env={"PATH": "/usr/bin:/bin", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 
@@ -276,9 +274,7 @@ def test_the_console_republishes_an_earlier_message(console: Console) -> None:
     subprocess.run(command, shell=True, check=True, capture_output=True)
     assert console.emulator.messages(TOPIC)[-1].data == b"it's one"
     program = console.copied("Copy as command", "Python")
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    ran = run_command([sys.executable, "-c", program], check=True)
     assert ran.stdout == "['6']\n"
     assert console.emulator.messages(TOPIC)[-1].ordering_key == "key"
     assert "gcloud pubsub topics publish orders" in console.copied("Copy as command", "gcloud")

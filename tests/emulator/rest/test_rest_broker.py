@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from http.client import HTTPException
@@ -16,6 +15,7 @@ import pytest
 from pullstream_emulator import Emulator
 from pullstream_emulator.access import Access, Principal
 from pullstream_emulator.rest.server import MISSING, NOT_SHARED, Rest, obstacle
+from tests.completed import run_command
 from tests.emulator.broker import PROJECT, TOPIC
 from tests.emulator.program import ends_well, error_of, running, started
 from tests.emulator.rest_client import V1_PROJECT, V1_SUBSCRIPTION, V1_TOPIC, RestClient
@@ -172,13 +172,7 @@ def test_without_aiohttp_the_program_serves_grpc_and_reports_it() -> None:
     with started(program, {}) as (process, _):
         process.terminate()
         assert process.communicate(timeout=TIMEOUT) == ("", f"WARNING gRPC only: {MISSING}\n")
-    ran = subprocess.run(
-        [*program, "--rest-port", "0"],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
+    ran = run_command([*program, "--rest-port", "0"])
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"Error: {MISSING}\n")
 
 
@@ -212,13 +206,9 @@ def test_aiohttp_is_not_imported_before_the_first_http_request(tmp_path: Path) -
         "with Emulator(rest=True) as emulator:\n"
         "    print('aiohttp' in sys.modules)\n"
     )
-    ran: Any = subprocess.run(
+    ran: Any = run_command(
         [sys.executable, str(program)],
         cwd=Path(__file__).parents[3],
         env={"PYTHONPATH": str(Path(__file__).parents[3])},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
     )
     assert ran.stdout == "False\n"

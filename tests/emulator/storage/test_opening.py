@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +20,7 @@ from pullstream_emulator.storage.errors import StorageError
 from pullstream_emulator.storage.marks import MARK_NAME, Mark, MarkFile
 from pullstream_emulator.storage.rebuilding import FILE_NAME, LOG_NAME
 from pullstream_emulator.storage.tables import FORMAT, NOTES
+from tests.completed import run_command
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.crash import copy_running
 from tests.emulator.program import COMMAND, error_of, running
@@ -149,13 +149,7 @@ def test_a_missing_data_directory_is_created(tmp_path: Path) -> None:
 def test_a_data_directory_in_use_is_reported_in_one_line_by_the_program(directory: Path) -> None:
     """The exit code is 1."""
     with Emulator(data_dir=directory):
-        ran = subprocess.run(
-            [*COMMAND, "--data-dir", str(directory)],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
+        ran = run_command([*COMMAND, "--data-dir", str(directory)])
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == f"Error: {directory} is in use by another broker (process {os.getpid()})\n"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.completed import run_command
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Stage, stage
 from tests.subscriber.streaming.fakes import TIMEOUT
 
@@ -134,14 +134,7 @@ UNSAFE = "skipping fork() handlers"
 def run(program: str, here: Stage) -> list[str]:
     """Run a program whose forks are safe, and return the lines that it prints."""
     # Python 3.12 and gRPC warn of forks. This test is about a fork in spite of that.
-    running = subprocess.run(
-        [sys.executable, "-c", program, here.emulator.endpoint],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=3 * TIMEOUT,
-        check=False,
-    )
+    running = run_command([sys.executable, "-c", program, here.emulator.endpoint], cwd=ROOT)
     assert running.returncode == 0, running.stderr
     assert UNSAFE not in running.stderr
     return running.stdout.splitlines()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import pullstream.spark
+from tests.completed import run_command
 from tests.typing.checkers import build_wheel, install
 
 WITHOUT = """
@@ -26,9 +26,7 @@ sys.meta_path.insert(0, Nothing())
 
 def run(code: str, python: str | Path = sys.executable, cwd: Path | None = None) -> str:
     """Run a program, and return its output or the last line of its error."""
-    done = subprocess.run(
-        [python, "-c", code], cwd=cwd, capture_output=True, text=True, check=False
-    )
+    done = run_command([python, "-c", code], cwd=cwd)
     return (done.stdout or done.stderr).strip().splitlines()[-1]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from opentelemetry import trace
 
 from pullstream import Message
 from pullstream_emulator import Emulator
+from tests.completed import run_command
 from tests.optional_tools import missing
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Stage, stage
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
@@ -230,13 +230,6 @@ def test_the_span_of_a_callback_links_to_the_official_publishers_span(
         missing(
             "interop", "google-cloud-pubsub is not installed: pip install 'pullstream[interop]'"
         )
-    result = subprocess.run(
-        [sys.executable, "-c", OFFICIAL_PUBLISHER],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    result = run_command([sys.executable, "-c", OFFICIAL_PUBLISHER], cwd=ROOT)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == [True, True]

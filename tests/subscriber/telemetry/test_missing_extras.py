@@ -7,13 +7,14 @@ import sys
 
 import pytest
 
+from tests.completed import run_command
 from tests.subscriber.program import ROOT, STRICT
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a new Python process."""
     command = [sys.executable, *STRICT, "-c", program]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return run_command(command, cwd=ROOT)
 
 
 @pytest.mark.parametrize("package", ["prometheus_client", "opentelemetry"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pullstream import SubscriberClient, TopicAdminClient
 from pullstream.hooks import Hooks
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream_emulator import Emulator
+from tests.completed import run_command
 
 from .test_prometheus import Page
 
@@ -55,14 +55,7 @@ def test_the_example_program_of_the_observability_guide_runs_without_an_error(
         topics.publish(TOPIC, [{"data": b"one"}, {"data": b"two"}])
     # Any free port, because two runs of this test may use one machine.
     program = "".join([*BLOCKS[:-1], LOOK, BLOCKS[-1]]).replace("9464", "0")
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    result = run_command([sys.executable, "-c", program], cwd=ROOT)
     assert result.returncode == 0, result.stderr
     shipping = "projects/my-project/subscriptions/shipping"
     assert f'pullstream_acked_total{{subscription="{shipping}"}} 2.0' in result.stdout

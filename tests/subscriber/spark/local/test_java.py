@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pullstream.spark.local.java import JavaNotFound, ensure_java
+from tests.completed import run_command
 from tests.optional_tools import missing
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_the_installed_java_runs_without_the_vector_module_that_it_lacks(
     ensure_java(environ)
     java = Path(environ["JAVA_HOME"], "bin", "java")
     command = [str(java), "--add-modules=jdk.incubator.vector", "-Da=b c", "-version"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    told = run_command(command, check=True).stderr
     assert 'version "21' in told
     before = os.stat(java).st_ino
     ensure_java({"PATH": ""})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 import sys
 import tempfile
 import threading
@@ -18,6 +17,7 @@ import pytest
 from pullstream.spark import local_session, register
 from pullstream.spark.datasource.source import LocalPubSubDataSource, PubSubDataSource
 from pullstream.spark.local.session_builder import session_for
+from tests.completed import run_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,12 +96,8 @@ def test_a_local_spark_session_uses_no_unix_sockets_if_their_paths_do_not_fit(
             "os.waitpid(child, 0)\n"
             "print(bool(found), *map(os.listdir, filter(os.path.isdir, found.values())))"
         )
-        result = subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, "TMPDIR": str(folder)},
-            check=True,
-            capture_output=True,
-            text=True,
+        result = run_command(
+            [sys.executable, "-c", script], env={**os.environ, "TMPDIR": str(folder)}, check=True
         )
         # An empty folder, while it is in use.
         assert result.stdout.strip() == ("True []" if used else "False")
