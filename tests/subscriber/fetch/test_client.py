@@ -117,7 +117,7 @@ def ids(fetched: Fetched) -> list[str]:
     return [m.ack_id for _, response in fetched.responses for m in response.received_messages]
 
 
-def test_the_waiting_fetch_request_has_the_time_left_by_the_immediate_one() -> None:
+def test_the_waiting_request_of_a_fetch_has_the_time_that_the_immediate_request_left() -> None:
     """Half of the first of five seconds is over."""
     script = Script((0.5, 0), (1.0, 2))
     fetched = script.run(max_messages=3)
@@ -126,7 +126,7 @@ def test_the_waiting_fetch_request_has_the_time_left_by_the_immediate_one() -> N
 
 
 @pytest.mark.parametrize(("timeout", "takes"), [(5.0, 4.91), (0.5, 0.46), (0.01, 0.0095)])
-def test_a_fetch_sends_no_request_for_less_time_than_its_margin(
+def test_a_fetch_sends_no_further_request_if_less_time_than_its_margin_is_left(
     timeout: float, takes: float
 ) -> None:
     """The margin is 100 ms, or a tenth of a timeout below a second."""
@@ -137,7 +137,9 @@ def test_a_fetch_sends_no_request_for_less_time_than_its_margin(
 
 
 @pytest.mark.parametrize("timeout", [0.05, 1.0, 5.0, 15.0])
-def test_a_fetch_sends_no_request_after_an_answer_shortly_before_its_end(timeout: float) -> None:
+def test_a_fetch_sends_no_further_request_after_an_answer_shortly_before_its_timeout(
+    timeout: float,
+) -> None:
     """The server's own margin is too short for another request."""
     script = Script()
     with pytest.raises(PullTimeout) as raised:
@@ -146,7 +148,7 @@ def test_a_fetch_sends_no_request_after_an_answer_shortly_before_its_end(timeout
     assert raised.value.answered
 
 
-def test_a_fetch_without_messages_returns_an_empty_list_with_missing_ok() -> None:
+def test_a_fetch_with_missing_ok_returns_an_empty_list_if_no_message_arrives() -> None:
     """The caller allows this with `missing_ok`. Without an answer the error says so."""
     fetched = Script().run(timeout=5.0, missing_ok=True)
     assert (ids(fetched), fetched.reason) == ([], "timed_out")
@@ -155,7 +157,7 @@ def test_a_fetch_without_messages_returns_an_empty_list_with_missing_ok() -> Non
     assert not raised.value.answered
 
 
-def test_a_long_fetch_renews_its_waiting_request() -> None:
+def test_a_long_fetch_repeats_a_waiting_request_that_ended_without_messages() -> None:
     """No call waits longer than a server allows."""
     script = Script()
     with pytest.raises(PullTimeout):
@@ -164,7 +166,7 @@ def test_a_long_fetch_renews_its_waiting_request() -> None:
     assert 199 < script.clock.monotonic() <= 200
 
 
-def test_a_fetch_follows_a_full_response_with_another_immediate_request() -> None:
+def test_after_a_full_response_a_fetch_sends_another_request_that_does_not_wait() -> None:
     """There may be more messages than one response can hold."""
     script = Script((0, 1000), (0, 1000), (0, 10))
     fetched = script.run(max_messages=2500)
@@ -173,7 +175,7 @@ def test_a_fetch_follows_a_full_response_with_another_immediate_request() -> Non
 
 
 @pytest.mark.parametrize("answer", [0, DeadlineExceeded("nothing")])
-def test_fetch_pauses_between_requests_grow_if_the_server_does_not_wait(
+def test_the_pauses_between_fetch_requests_grow_if_the_server_answers_without_waiting(
     answer: int | RpcError,
 ) -> None:
     """The pauses between the requests grow."""
@@ -184,7 +186,7 @@ def test_fetch_pauses_between_requests_grow_if_the_server_does_not_wait(
     assert len(script.calls) < 20
 
 
-def test_a_fetch_without_an_answer_to_its_last_request_is_not_reported_as_drained() -> None:
+def test_the_result_of_a_fetch_whose_last_request_was_unanswered_does_not_say_drained() -> None:
     """The last request had no answer, so the reason is not "drained"."""
     script = Script((0, 1000), (1000, 0))
     fetched = script.run(max_messages=2500, timeout=5.0, no_wait=True)
@@ -198,7 +200,7 @@ def test_the_timeout_error_of_a_fetch_states_the_time_waited_for_an_answer() -> 
         script.run(timeout=None, no_wait=True)
 
 
-def test_a_fetch_cancelled_before_its_wait_does_not_wait() -> None:
+def test_a_fetch_that_was_cancelled_before_it_waits_ends_without_waiting() -> None:
     """The thread that starts the call cancels the fetch."""
     fetch = Fetch(Wanted(NAME, 2, min_messages=2), ManualClock())
     steps = fetch.steps()
@@ -215,7 +217,7 @@ def test_a_fetch_cancelled_before_its_wait_does_not_wait() -> None:
         assert lingering.begin(Rpcs(channel)).cancelled()
 
 
-def test_a_fetch_that_waits_for_more_messages_extends_the_leases_of_the_first() -> None:
+def test_a_fetch_extends_the_leases_of_its_messages_while_it_waits_for_more_messages() -> None:
     """The first extension comes within the shortest possible lease.
 
     Later ones come within the extension.
@@ -229,7 +231,7 @@ def test_a_fetch_that_waits_for_more_messages_extends_the_leases_of_the_first() 
     assert 120 - times[-1] < EXTENSION
 
 
-def test_a_fetch_extends_the_leases_of_messages_that_arrive_later() -> None:
+def test_a_fetch_extends_the_leases_of_messages_from_later_responses() -> None:
     """The earlier messages may have just been extended for a minute."""
     script = Script((0, 1), (9.0, 0), (3.0, 1))
     script.run(max_messages=3, min_messages=3, timeout=60.0)
@@ -238,7 +240,7 @@ def test_a_fetch_extends_the_leases_of_messages_that_arrive_later() -> None:
     assert second + 7 < came[1] <= second + 8
 
 
-def test_a_long_fetch_of_full_responses_extends_the_leases_of_its_messages() -> None:
+def test_a_fetch_extends_message_leases_between_one_full_response_and_the_next() -> None:
     """The fetch receives one full response after the other."""
     script = Script(*[(3.0, 1000)] * 6)
     fetched = script.run(max_messages=10_000, timeout=None)
@@ -256,7 +258,7 @@ def test_a_fetch_keeps_its_time_limit_when_lease_extensions_fail(settles_in: flo
     assert 19 < script.clock.monotonic() <= 20
 
 
-def test_fetch_requests_with_long_ack_ids_stay_within_the_size_limit() -> None:
+def test_lease_requests_of_a_fetch_with_long_ack_ids_stay_within_the_request_size_limit() -> None:
     """A server accepts half a megabyte, and Google's ids have two hundred characters."""
     script = Script(*[(0, 1000)] * 3, (0, NotFound("gone")))
     script.id_length = 220
@@ -273,7 +275,7 @@ def test_a_fetch_with_a_short_wait_for_more_messages_changes_no_lease() -> None:
 
 
 @pytest.mark.parametrize("error", [NotFound("gone"), KeyboardInterrupt(), Unavailable("away")])
-def test_a_fetch_that_fails_returns_the_messages_received_before_the_error(
+def test_a_failed_fetch_nacks_the_messages_received_before_the_error(
     error: BaseException,
 ) -> None:
     """The caller gets the error."""
@@ -283,7 +285,7 @@ def test_a_fetch_that_fails_returns_the_messages_received_before_the_error(
     assert script.given_back == ["0", "1"]
 
 
-def test_an_interrupted_fetch_returns_the_messages_that_had_just_arrived() -> None:
+def test_an_interrupted_fetch_nacks_the_messages_of_a_response_that_had_just_arrived() -> None:
     """The answer had arrived when the wait for it was interrupted."""
     steps = Fetch(Wanted(NAME), ManualClock()).steps()
     call = next(steps)
@@ -308,7 +310,7 @@ answers = st.tuples(st.floats(0, 3), st.one_of(st.integers(0, 1200), st.just(Una
     timeout=st.floats(0.05, 30),
     no_wait=st.booleans(),
 )
-def test_every_fetch_ends_in_time_and_no_message_is_both_kept_and_returned(
+def test_a_fetch_ends_within_its_timeout_and_either_returns_or_nacks_all_its_messages(
     script: list[tuple[float, int | BaseException]],
     max_messages: int,
     min_part: float,

@@ -88,7 +88,7 @@ def no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- as a list -----------------------------------------------------------------------------------
 
 
-def test_fetched_messages_are_acknowledged_by_one_call(
+def test_a_list_of_fetched_messages_can_be_acknowledged_by_one_call(
     client: SubscriberClient, server: Server
 ) -> None:
     """The server has answered when the call returns, and a second call does nothing."""
@@ -101,7 +101,7 @@ def test_fetched_messages_are_acknowledged_by_one_call(
     assert len(server.settled) == 1
 
 
-def test_fetched_messages_are_returned_or_extended_by_one_call(
+def test_a_list_of_fetched_messages_can_be_nacked_or_extended_by_one_call(
     client: SubscriberClient, server: Server
 ) -> None:
     """An extension does not settle a message."""
@@ -120,7 +120,7 @@ def test_fetched_messages_are_returned_or_extended_by_one_call(
         ("modify_ack_deadline", 0, "seconds is 0; it must be between 1 and 600"),
     ],
 )
-def test_fetched_messages_refuse_lease_seconds_out_of_range(
+def test_a_list_of_fetched_messages_refuses_ack_deadlines_out_of_range(
     client: SubscriberClient, server: Server, method: str, seconds: int, text: str
 ) -> None:
     messages = client.fetch(NAME, 3)
@@ -129,7 +129,7 @@ def test_fetched_messages_refuse_lease_seconds_out_of_range(
     assert server.settled == []
 
 
-def test_settling_fetched_messages_is_retried_while_the_server_is_unavailable(
+def test_settling_a_list_of_fetched_messages_is_retried_while_the_server_is_unavailable(
     client: SubscriberClient, server: Server
 ) -> None:
     """The call is repeated."""
@@ -138,7 +138,9 @@ def test_settling_fetched_messages_is_retried_while_the_server_is_unavailable(
     assert server.settled == [("abc", None)] * 3
 
 
-def test_an_empty_fetch_result_can_be_settled_like_any_other(broker: Emulator) -> None:
+def test_an_empty_list_of_fetched_messages_can_be_acknowledged_without_an_error(
+    broker: Emulator,
+) -> None:
     """An empty subscription is an error only without `missing_ok`."""
     with SubscriberClient(endpoint=broker.endpoint) as client:
         with pytest.raises(PullTimeout):
@@ -190,7 +192,7 @@ def test_fetched_messages_that_an_ack_error_does_not_name_are_retried(
 # ---- one by one ----------------------------------------------------------------------------------
 
 
-def test_the_disposition_of_a_single_fetched_message_is_sent_in_the_background(
+def test_an_ack_or_nack_of_a_single_fetched_message_is_sent_in_the_background(
     client: SubscriberClient, server: Server
 ) -> None:
     """The future of `..._with_response` gets the server's answer."""
@@ -201,7 +203,7 @@ def test_the_disposition_of_a_single_fetched_message_is_sent_in_the_background(
     eventually(lambda: sorted(server.settled, key=str) == [("a", None), ("b", 0), ("c", 20)])
 
 
-def test_a_refused_disposition_of_a_fetched_message_is_in_its_future_and_the_log(
+def test_a_refused_ack_of_a_fetched_message_is_reported_by_its_future_and_in_the_log(
     client: SubscriberClient, server: Server
 ) -> None:
     """The future and the log report the refusal."""
@@ -211,7 +213,9 @@ def test_a_refused_disposition_of_a_fetched_message_is_in_its_future_and_the_log
         message.ack_with_response().result(TIMEOUT)
 
 
-def test_closing_the_client_sends_pending_dispositions_of_fetched_messages(server: Server) -> None:
+def test_closing_a_client_sends_the_pending_acks_and_nacks_of_fetched_messages(
+    server: Server,
+) -> None:
     """The caller does not have to wait for the sending."""
     with SubscriberClient(endpoint=server.scripted.endpoint) as client:
         for message in client.fetch(NAME, 3):
@@ -219,7 +223,7 @@ def test_closing_the_client_sends_pending_dispositions_of_fetched_messages(serve
     assert "".join(sorted("".join(ids for ids, _ in server.settled))) == "abc"
 
 
-def test_settling_a_fetched_message_after_the_client_was_closed_fails(
+def test_an_ack_or_nack_of_a_fetched_message_fails_after_the_client_was_closed(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The future reports the failure. Without a future, the log does."""
@@ -237,7 +241,7 @@ def test_settling_a_fetched_message_after_the_client_was_closed_fails(
 # ---- during the work -----------------------------------------------------------------------------
 
 
-def test_a_fetch_block_extends_leases_and_returns_unsettled_messages(
+def test_a_with_block_of_a_fetch_extends_leases_and_nacks_unsettled_messages_at_its_end(
     client: SubscriberClient, server: Server
 ) -> None:
     """The dispositions of a block have been answered at its end."""
@@ -248,7 +252,7 @@ def test_a_fetch_block_extends_leases_and_returns_unsettled_messages(
     assert sorted(server.settled[1:], key=str) == [("ac", 0), ("b", None)]
 
 
-def test_a_fetch_block_that_raises_returns_its_messages_and_raises_that_error(
+def test_a_with_block_of_a_fetch_that_raises_nacks_its_messages_and_keeps_the_exception(
     client: SubscriberClient, server: Server
 ) -> None:
     """The exception of the block is raised even if the return fails."""
@@ -265,7 +269,7 @@ def test_a_fetch_block_that_raises_returns_its_messages_and_raises_that_error(
     assert server.settled[1:] == [("a", 0), ("bc", 0)]
 
 
-def test_a_fetch_block_raises_for_refused_acknowledgements(
+def test_a_with_block_of_a_fetch_raises_an_error_at_its_end_for_refused_acknowledgements(
     client: SubscriberClient, server: Server
 ) -> None:
     """A refused acknowledgement is an error at the end of the block."""
@@ -281,13 +285,13 @@ def test_a_fetch_block_raises_for_refused_acknowledgements(
         work()
 
 
-def test_a_fetch_block_cannot_be_entered_twice(client: SubscriberClient) -> None:
+def test_a_with_block_of_fetched_messages_cannot_be_entered_twice(client: SubscriberClient) -> None:
     """A block cannot be entered again while it lasts."""
     with client.fetch(NAME, 3) as messages, pytest.raises(RuntimeError, match="already"):
         messages.__enter__()
 
 
-def test_fetch_block_leases_are_extended_until_settlement_or_for_one_hour(
+def test_a_with_block_of_a_fetch_extends_leases_until_settlement_or_for_one_hour(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Leases are extended after four fifths of a minute, except those of settled messages."""
@@ -315,7 +319,7 @@ def test_fetch_block_leases_are_extended_until_settlement_or_for_one_hour(
     assert len(server.settled) == 4
 
 
-def test_a_short_fetch_block_sends_no_lease_extension(
+def test_a_short_with_block_of_a_fetch_sends_no_lease_extension(
     client: SubscriberClient, server: Server, no_extension: None
 ) -> None:
     """The extension would come after the acknowledgement and be refused."""
@@ -325,7 +329,7 @@ def test_a_short_fetch_block_sends_no_lease_extension(
     assert server.settled == [("abc", None)]
 
 
-def test_closing_the_client_returns_the_messages_of_a_fetch_block(
+def test_closing_a_client_nacks_the_messages_of_an_open_with_block_of_a_fetch(
     client: SubscriberClient, server: Server, no_extension: None
 ) -> None:
     """Nothing could settle the messages afterwards. The block ends as its own code does."""
@@ -337,7 +341,7 @@ def test_closing_the_client_returns_the_messages_of_a_fetch_block(
         messages.__enter__()
 
 
-def test_a_fetch_block_that_cannot_return_messages_ends_as_its_code_does(
+def test_a_with_block_of_a_fetch_raises_no_error_if_its_nacks_cannot_be_sent(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The channel belongs to the caller and is closed."""
@@ -354,7 +358,7 @@ def test_a_fetch_block_that_cannot_return_messages_ends_as_its_code_does(
     assert "could not return all fetched messages" in caplog.text
 
 
-def test_a_fetch_block_without_an_answer_to_its_acks_raises(
+def test_a_with_block_of_a_fetch_raises_an_error_if_its_acknowledgements_get_no_answer(
     client: SubscriberClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing answer is not a success."""
@@ -371,7 +375,7 @@ def test_a_fetch_block_without_an_answer_to_its_acks_raises(
     server.refusals = []
 
 
-def test_a_refused_lease_extension_does_not_fail_a_fetch_block(
+def test_a_refused_lease_extension_does_not_fail_the_with_block_of_a_fetch(
     client: SubscriberClient, server: Server, no_extension: None
 ) -> None:
     """Only the final disposition counts."""

@@ -42,7 +42,7 @@ async def test_a_coroutine_can_fetch_and_acknowledge_messages(broker: Emulator) 
     assert broker.backlog(NAME) == 0
 
 
-def test_a_failed_async_acknowledgement_is_reported_once_by_its_fetch_block(
+def test_a_failed_async_acknowledgement_is_raised_once_by_the_with_block_of_its_fetch(
     broker: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The block raises it. asyncio finds no unretrieved exception."""
@@ -69,7 +69,7 @@ def test_a_failed_async_acknowledgement_is_reported_once_by_its_fetch_block(
     assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
-async def test_closing_the_async_client_returns_messages_of_a_coroutine_in_a_fetch_block(
+async def test_closing_an_async_client_nacks_the_messages_of_an_open_with_block_of_a_fetch(
     broker: Emulator,
 ) -> None:
     """A close on the loop itself does not wait for the coroutine."""
@@ -89,7 +89,9 @@ async def test_closing_the_async_client_returns_messages_of_a_coroutine_in_a_fet
             await (await other.fetch(NAME)).ack()
 
 
-async def test_cancelling_an_async_fetch_returns_its_messages_at_once(broker: Emulator) -> None:
+async def test_cancelling_an_async_fetch_nacks_the_messages_received_so_far(
+    broker: Emulator,
+) -> None:
     """Messages held while the coroutine waits for more are returned."""
     async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
         broker.publish(TOPIC, "a")
@@ -103,7 +105,9 @@ async def test_cancelling_an_async_fetch_returns_its_messages_at_once(broker: Em
     assert broker.inspect(lambda engine: engine.waiting_pulls(NAME)) == 0
 
 
-async def test_many_coroutines_can_wait_in_a_fetch_concurrently(broker: Emulator) -> None:
+async def test_many_coroutines_can_wait_for_a_fetch_concurrently_without_a_thread_each(
+    broker: Emulator,
+) -> None:
     """A thread for each would be too many."""
     async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
         waiting = [asyncio.create_task(client.fetch(NAME, timeout=None)) for _ in range(200)]

@@ -75,7 +75,9 @@ def run(program: str, broker: Emulator) -> tuple[str, str, int]:
     return end_of(start_program(PROLOGUE + program, broker.endpoint))
 
 
-def test_program_exit_returns_fetched_messages_held_by_its_threads(broker: Emulator) -> None:
+def test_fetched_messages_that_threads_still_hold_at_program_exit_are_nacked(
+    broker: Emulator,
+) -> None:
     """Both messages are free for others at once, and no call waits."""
     broker.publish(TOPIC, "a")
     broker.publish(TOPIC, "b")
@@ -86,7 +88,9 @@ def test_program_exit_returns_fetched_messages_held_by_its_threads(broker: Emula
         assert (state.num_ack_pending, state.num_pending, state.num_waiting) == (0, 2, 0)
 
 
-def test_every_use_of_a_fetch_client_in_a_forked_child_raises_at_once(broker: Emulator) -> None:
+def test_every_use_of_the_parents_fetch_client_in_a_forked_child_raises_an_error(
+    broker: Emulator,
+) -> None:
     """Nothing is lost silently in the child, and the parent continues."""
     broker.publish(TOPIC, "a")
     out, _, code = run(FORKS, broker)
@@ -94,7 +98,7 @@ def test_every_use_of_a_fetch_client_in_a_forked_child_raises_at_once(broker: Em
     assert broker.backlog(NAME) == 0
 
 
-def test_fetched_messages_are_settled_at_exit_when_grpc_gets_no_thread(
+def test_acks_of_fetched_messages_are_sent_at_exit_even_if_grpc_can_start_no_thread(
     broker: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python 3.12 refuses threads to a program that ends; gRPC needs one to answer later."""

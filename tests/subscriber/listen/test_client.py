@@ -46,7 +46,7 @@ def wait_until_heard(broker: Emulator) -> None:
     eventually(lambda: statistics(broker).interests == 1 and statistics(broker).parked == 1)
 
 
-def test_a_listener_callback_that_raises_is_logged_and_the_next_one_runs(
+def test_an_exception_of_a_listener_callback_is_logged_and_later_messages_are_delivered(
     broker: Emulator, listener: ChannelSubscriber, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[bytes] = []
@@ -86,7 +86,7 @@ def test_a_coroutine_returned_by_a_listener_callback_is_logged_as_an_error(
 @pytest.mark.parametrize(
     ("channel", "key", "name"), [(ORDERS, "f\udcff", "key"), ("f\udcff", None, "channel")]
 )
-def test_a_name_that_utf_8_cannot_encode_is_refused_and_the_listener_continues(
+def test_a_listener_refuses_a_channel_name_that_utf_8_cannot_encode_and_continues(
     broker: Emulator, listener: ChannelSubscriber, channel: str, key: str | None, name: str
 ) -> None:
     """Python writes such names for files. The error names the argument."""
@@ -99,7 +99,7 @@ def test_a_name_that_utf_8_cannot_encode_is_refused_and_the_listener_continues(
     assert heard.get(timeout=TIMEOUT) == b"x"
 
 
-def test_a_failing_listener_reports_its_error_to_every_subscription(
+def test_a_listener_that_fails_passes_its_error_to_every_channel_subscription(
     client: SubscriberClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The listener's thread fails because of a defect. The error has the cause."""
@@ -118,7 +118,7 @@ def test_a_failing_listener_reports_its_error_to_every_subscription(
     assert isinstance(answers.get(timeout=TIMEOUT), Internal)
 
 
-def test_a_slow_listener_callback_leaves_messages_with_the_publisher(
+def test_messages_stay_with_the_publisher_while_a_listener_callback_is_slow(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """At most two answers wait in the client. Everything comes after the callback continues."""
@@ -142,7 +142,7 @@ def test_a_slow_listener_callback_leaves_messages_with_the_publisher(
     eventually(lambda: statistics(broker).waiting == 0)
 
 
-def test_a_listener_keeps_its_session_during_a_very_long_callback() -> None:
+def test_a_listener_keeps_its_session_with_the_publisher_during_a_very_long_callback() -> None:
     """The listener does not poll meanwhile, but sends signs of life to the publisher."""
     clock, go_on = ManualClock(), threading.Event()
     heard: list[bytes] = []
@@ -181,7 +181,7 @@ def test_a_listener_keeps_its_session_during_a_very_long_callback() -> None:
     assert events == []
 
 
-def test_listener_close_waits_for_the_running_callback(
+def test_closing_a_listener_waits_for_the_running_callback(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The close waits within its time limit.
@@ -210,7 +210,7 @@ def test_listener_close_waits_for_the_running_callback(
         listener.subscribe(ORDERS, "a", on_message=print)
 
 
-def test_listener_close_ends_within_its_time_limit(
+def test_closing_a_listener_takes_no_longer_than_the_time_limit(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     go_on, running = threading.Event(), threading.Event()
@@ -228,7 +228,7 @@ def test_listener_close_ends_within_its_time_limit(
     go_on.set()
 
 
-def test_a_listener_callback_may_close_the_listener_and_its_client(
+def test_a_listener_callback_may_close_the_listener_and_the_client(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     """A callback may also close the client, which closes the listener."""
@@ -240,7 +240,7 @@ def test_a_listener_callback_may_close_the_listener_and_its_client(
     assert client.closed
 
 
-def test_listener_close_answers_every_unanswered_subscribe(
+def test_closing_a_listener_fails_subscribe_calls_that_the_publisher_has_not_answered(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The subscribe is answered before the end."""
@@ -254,7 +254,7 @@ def test_listener_close_answers_every_unanswered_subscribe(
     assert heard.failures == []
 
 
-def test_a_listener_poll_without_an_answer_is_retried(
+def test_a_listener_retries_a_poll_that_the_publisher_does_not_answer(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     """The retry comes after the time in which a working publisher would have answered."""
@@ -266,7 +266,9 @@ def test_a_listener_poll_without_an_answer_is_retried(
     assert heard.failures == []
 
 
-def test_a_closed_listener_leaves_no_thread(broker: Emulator, client: SubscriberClient) -> None:
+def test_a_closed_listener_leaves_no_running_thread(
+    broker: Emulator, client: SubscriberClient
+) -> None:
     Heard().subscribe(client.listen(), ORDERS, "a")
     client.close()
     # The thread reports that it is over, then it ends.
@@ -294,7 +296,7 @@ async def a_coroutine(message: ChannelMessage) -> None:
         ({"on_done": 1}, "on_done"),
     ],
 )
-def test_the_listener_refuses_arguments_of_another_type(
+def test_a_listener_refuses_subscribe_arguments_of_the_wrong_type(
     listener: ChannelSubscriber, arguments: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(TypeError, match=f"^{named} is "):
@@ -302,7 +304,7 @@ def test_the_listener_refuses_arguments_of_another_type(
 
 
 @pytest.mark.parametrize("settings", [{"give_up_after": 0}, {"poll_timeout": -1}, {"max_batch": 0}])
-def test_the_listener_refuses_settings_out_of_range(
+def test_the_listen_call_refuses_settings_out_of_range(
     client: SubscriberClient, settings: dict[str, Any]
 ) -> None:
     (named,) = settings
@@ -311,7 +313,7 @@ def test_the_listener_refuses_settings_out_of_range(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_every_use_of_a_listener_in_a_forked_child_raises(
+def test_every_use_of_the_parents_listener_in_a_forked_child_raises_an_error(
     listener: ChannelSubscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getpid", lambda: 1)

@@ -24,7 +24,7 @@ def queue_of(keys: str, max_batch: int = 10) -> CommandQueue:
     return queue
 
 
-def test_the_first_command_is_sent_alone_and_later_ones_in_full_batches() -> None:
+def test_a_listener_sends_its_first_command_alone_and_later_commands_in_full_batches() -> None:
     queue, batches = queue_of("abcdef", max_batch=3), []
     while queue.batch is not None:
         batches.append(sent(queue))
@@ -34,7 +34,7 @@ def test_the_first_command_is_sent_alone_and_later_ones_in_full_batches() -> Non
     assert sent(queue) == ["g"]
 
 
-def test_only_the_first_command_batch_replaces_and_batch_numbers_grow() -> None:
+def test_only_the_first_command_batch_of_a_listener_replaces_the_publishers_subscriptions() -> None:
     queue = queue_of("ab")
     kinds = []
     for _ in range(2):
@@ -44,7 +44,7 @@ def test_only_the_first_command_batch_replaces_and_batch_numbers_grow() -> None:
     assert kinds == [(1, True), (2, False)]
 
 
-def test_a_retried_command_batch_is_the_same_batch() -> None:
+def test_a_listener_retries_a_failed_command_batch_with_the_same_batch_number() -> None:
     """The publisher knows by the batch's number whether it was applied."""
     queue = queue_of("a")
     first = queue.batch
@@ -55,7 +55,7 @@ def test_a_retried_command_batch_is_the_same_batch() -> None:
     assert not first.is_sent
 
 
-def test_a_refused_command_batch_is_halved_until_the_bad_command_is_alone() -> None:
+def test_a_listener_halves_a_refused_command_batch_until_the_refused_command_is_alone() -> None:
     """The others are applied, in order."""
     queue, applied, culprits = queue_of("-abcdefgh"), [], []
     while queue.batch is not None:
@@ -68,7 +68,7 @@ def test_a_refused_command_batch_is_halved_until_the_bad_command_is_alone() -> N
     assert (applied, culprits) == (list("-abcdegh"), ["f"])
 
 
-def test_after_a_refused_first_command_batch_the_next_one_replaces() -> None:
+def test_the_command_batch_after_a_refused_first_batch_replaces_all_subscriptions() -> None:
     """The refused batch has replaced nothing."""
     queue = queue_of("ab")
     sent(queue)
@@ -77,7 +77,7 @@ def test_after_a_refused_first_command_batch_the_next_one_replaces() -> None:
     assert queue.batch.replace
 
 
-def test_starting_over_sends_every_subscription_command_again() -> None:
+def test_a_listener_reset_sends_the_commands_of_all_subscriptions_again() -> None:
     """The batch in flight is awaited, and its result is ignored."""
     queue = queue_of("abc")
     sent(queue)
@@ -90,7 +90,7 @@ def test_starting_over_sends_every_subscription_command_again() -> None:
     assert sent(queue) == ["x", "y"]
 
 
-def test_starting_over_drops_a_command_batch_that_waits_for_a_retry() -> None:
+def test_a_listener_reset_drops_a_command_batch_that_waits_for_a_retry() -> None:
     queue = queue_of("a")
     sent(queue)
     queue.failed()
@@ -98,7 +98,7 @@ def test_starting_over_drops_a_command_batch_that_waits_for_a_retry() -> None:
     assert sent(queue) == ["x"]
 
 
-def test_a_superseded_command_batch_is_not_retried() -> None:
+def test_a_command_batch_that_fails_after_a_listener_reset_is_not_retried() -> None:
     queue = queue_of("a")
     sent(queue)
     queue.reset([ChannelSubscription("c", "x", on_message=print)])
@@ -106,7 +106,7 @@ def test_a_superseded_command_batch_is_not_retried() -> None:
     assert sent(queue) == ["x"]
 
 
-def test_a_refused_command_batch_that_was_superseded_fails_no_subscription() -> None:
+def test_a_command_batch_refused_after_a_listener_reset_fails_no_subscription() -> None:
     queue = queue_of("a")
     sent(queue)
     queue.reset([ChannelSubscription("c", "x", on_message=print)])
@@ -114,7 +114,7 @@ def test_a_refused_command_batch_that_was_superseded_fails_no_subscription() -> 
     assert sent(queue) == ["x"]
 
 
-def test_an_empty_command_batch_changes_no_subscription() -> None:
+def test_an_accepted_or_refused_empty_command_batch_changes_no_channel_subscription() -> None:
     """The batch may be accepted or refused. Commands added meanwhile come after it."""
     queue = queue_of("a")
     queue.applied()
@@ -128,7 +128,7 @@ def test_an_empty_command_batch_changes_no_subscription() -> None:
     assert queue.batch is None
 
 
-def test_an_empty_command_batch_is_omitted_if_another_batch_is_due() -> None:
+def test_a_listener_sends_no_empty_command_batch_while_another_batch_is_unanswered() -> None:
     queue = queue_of("a")
     queue.add_nothing()
     queue.applied()

@@ -29,7 +29,7 @@ def outage() -> Any:
     return RecordingOutage()
 
 
-def test_listener_retry_pauses_grow_until_the_retries_give_up(outage: Any) -> None:
+def test_the_retry_pauses_of_a_listener_grow_until_its_time_limit_for_retries(outage: Any) -> None:
     """The time counts from the first failure in a row."""
     retries = PollRetries(10.0, outage)
     now, pauses = 0.0, []
@@ -45,7 +45,7 @@ def test_listener_retry_pauses_grow_until_the_retries_give_up(outage: Any) -> No
     assert set(outage.calls) == {"failed"}
 
 
-def test_a_successful_listener_call_resets_the_retry_pause(outage: Any) -> None:
+def test_a_successful_call_of_a_listener_resets_its_retry_pause(outage: Any) -> None:
     """The success also ends the outage."""
     retries = PollRetries(1.0, outage)
     assert retries.failed(Unavailable("away"), 0.0) is not None
@@ -55,7 +55,7 @@ def test_a_successful_listener_call_resets_the_retry_pause(outage: Any) -> None:
     assert outage.calls == ["failed", "over", "failed"]
 
 
-def test_a_permanent_listener_error_is_not_retried(outage: Any) -> None:
+def test_a_call_of_a_listener_that_fails_with_a_permanent_error_is_not_retried(outage: Any) -> None:
     """Another attempt would have the same result."""
     assert PollRetries(None, outage).failed(PermissionDenied("no"), 0.0) is None
 
@@ -63,7 +63,7 @@ def test_a_permanent_listener_error_is_not_retried(outage: Any) -> None:
 @pytest.mark.parametrize(
     ("error", "gives_up"), [(Unavailable("cut"), False), (DeadlineExceeded("late"), True)]
 )
-def test_a_long_listener_call_that_fails_counts_as_having_reached_the_server(
+def test_a_listener_poll_cut_after_a_long_time_resets_the_time_limit_for_retries(
     outage: Any, error: RpcError, gives_up: bool
 ) -> None:
     """A deadline that is exceeded proves nothing, because a server answers before it."""

@@ -72,7 +72,7 @@ def known(peer: Peer) -> ChannelSubscription:
     return interest
 
 
-def test_a_late_poll_answer_of_a_lost_session_is_ignored() -> None:
+def test_a_listener_ignores_a_late_poll_answer_for_a_lost_session() -> None:
     """The messages of that session are lost, and the Reset has reported that."""
     peer = Peer()
     known(peer)
@@ -83,7 +83,7 @@ def test_a_late_poll_answer_of_a_lost_session_is_ignored() -> None:
     assert [type(each) for each in peer.bring(peer.poll(), SECOND, 1)] == [Arrived]
 
 
-def test_a_late_answer_to_commands_does_not_restore_a_lost_session() -> None:
+def test_a_late_answer_to_a_command_batch_does_not_restore_a_lost_listener_session() -> None:
     """No message is handed out twice."""
     peer = Peer()
     peer.subscribe()
@@ -95,7 +95,7 @@ def test_a_late_answer_to_commands_does_not_restore_a_lost_session() -> None:
     assert (request.incarnation, request.max_processed_seq) == (SECOND, 1)
 
 
-def test_a_new_listener_session_begins_a_new_poll() -> None:
+def test_a_listener_sends_a_new_poll_for_a_new_session_while_the_old_poll_is_unanswered() -> None:
     """The poll in flight belongs to the old session."""
     peer = Peer()
     known(peer)
@@ -106,7 +106,7 @@ def test_a_new_listener_session_begins_a_new_poll() -> None:
     assert peer.poll()[1].incarnation == SECOND
 
 
-def test_a_listener_session_lost_without_subscriptions_reports_no_reset() -> None:
+def test_a_listener_without_subscriptions_reports_no_reset_when_its_session_is_lost() -> None:
     """If a session is lost while there are no subscriptions, no Reset is reported."""
     peer = Peer()
     known(peer)
@@ -119,7 +119,7 @@ def test_a_listener_session_lost_without_subscriptions_reports_no_reset() -> Non
     assert peer.answer(sent, SECOND) == [Answered(again, None)]
 
 
-def test_a_listener_subscribe_cancelled_before_its_answer_is_answered_too() -> None:
+def test_a_listener_subscribe_cancelled_before_its_answer_ends_with_aborted() -> None:
     """Removed subscriptions are not sent again to the new session."""
     peer = Peer()
     known(peer)
@@ -133,7 +133,7 @@ def test_a_listener_subscribe_cancelled_before_its_answer_is_answered_too() -> N
     assert isinstance(answered.error, Aborted)
 
 
-def test_a_listener_without_subscriptions_does_not_confirm_a_poll_answer() -> None:
+def test_a_listener_without_subscriptions_does_not_confirm_the_messages_of_a_poll_answer() -> None:
     """The client does not confirm its messages, so a later subscriber gets them again."""
     peer = Peer()
     known(peer)
@@ -145,7 +145,7 @@ def test_a_listener_without_subscriptions_does_not_confirm_a_poll_answer() -> No
     assert peer.poll()[1].max_processed_seq == 0
 
 
-def test_a_listener_uses_a_new_subscriber_name_after_it_gave_up_a_publisher() -> None:
+def test_a_listener_reconnects_with_a_new_subscriber_name_after_it_gave_up_a_publisher() -> None:
     """The publisher may still run and would keep messages for the old name."""
     peer = Peer(give_up_after=5.0)
     interest = known(peer)
@@ -160,7 +160,7 @@ def test_a_listener_uses_a_new_subscriber_name_after_it_gave_up_a_publisher() ->
     assert (anew.incarnation, anew.replace) == (0, True)
 
 
-def test_a_permanent_error_of_a_listener_call_ends_its_session() -> None:
+def test_a_permanent_error_of_a_poll_or_command_batch_ends_the_listener_session() -> None:
     peer = Peer(give_up_after=None)
     interest = known(peer)
     token, _ = peer.poll()
@@ -169,7 +169,7 @@ def test_a_permanent_error_of_a_listener_call_ends_its_session() -> None:
     assert len(peer.link) == 0
 
 
-def test_silent_polls_cut_by_a_proxy_do_not_end_the_session() -> None:
+def test_polls_without_messages_cut_by_a_proxy_do_not_end_the_listener_session() -> None:
     """Some proxies cut every call that is silent for a minute."""
     peer = Peer(give_up_after=5.0)
     interest = known(peer)
@@ -184,7 +184,7 @@ def test_silent_polls_cut_by_a_proxy_do_not_end_the_session() -> None:
     assert peer.link.poll_failed(token, error, now + 60.0) == [Failed(interest, error)]
 
 
-def test_a_listener_that_cannot_poll_sends_empty_batches_as_signs_of_life() -> None:
+def test_a_listener_that_cannot_poll_keeps_its_session_alive_with_empty_command_batches() -> None:
     """The client sends an empty batch each minute while it has subscriptions."""
     peer = Peer()
     known(peer)
@@ -204,7 +204,7 @@ def test_a_listener_that_cannot_poll_sends_empty_batches_as_signs_of_life() -> N
     assert peer.link.next_batch(300.0) is None
 
 
-def test_a_failed_channel_ends_all_its_subscriptions_and_a_failed_key_only_its_own() -> None:
+def test_the_failure_of_a_channel_key_ends_only_the_subscriptions_of_that_key() -> None:
     peer = Peer()
     first = known(peer)
     second, third = peer.subscribe("b"), peer.subscribe(None)
@@ -218,7 +218,7 @@ def test_a_failed_channel_ends_all_its_subscriptions_and_a_failed_key_only_its_o
     assert len(peer.link) == 0
 
 
-def test_a_refused_channel_subscription_is_reported_as_answered_and_then_as_failed() -> None:
+def test_a_refused_channel_subscription_reports_its_answer_before_its_failure() -> None:
     peer = Peer()
     interest = peer.subscribe()
     batch, _ = peer.send()
@@ -229,7 +229,7 @@ def test_a_refused_channel_subscription_is_reported_as_answered_and_then_as_fail
     ]
 
 
-def test_closing_a_listener_session_answers_waiting_subscribes() -> None:
+def test_closing_a_listener_session_fails_the_subscribe_calls_that_wait_for_an_answer() -> None:
     peer = Peer()
     interest = peer.subscribe()
     (answered,) = peer.link.close()
@@ -239,7 +239,7 @@ def test_closing_a_listener_session_answers_waiting_subscribes() -> None:
     assert not interest.is_wanted
 
 
-def test_session_retry_pauses_grow_and_the_last_attempt_is_at_the_time_limit() -> None:
+def test_a_listener_session_retries_with_growing_pauses_until_its_time_limit() -> None:
     outage = OutageReporter(logging.getLogger("pullstream.listen"))
     retries = PollRetries(give_up_after=1.0, outage=outage)
     now, attempts = 0.0, 0
@@ -252,7 +252,7 @@ def test_session_retry_pauses_grow_and_the_last_attempt_is_at_the_time_limit() -
     assert retries.failed(Unavailable("x"), 50.0) is not None
 
 
-def test_polls_and_command_calls_report_a_shared_outage_once(
+def test_a_listener_logs_one_warning_for_an_outage_of_its_polls_and_command_calls(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A poll that was cut after some time had reached its server. It is no part of an outage."""

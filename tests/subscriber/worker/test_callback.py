@@ -32,14 +32,14 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return write
 
 
-def test_a_worker_callback_is_found_by_module_and_function_name(write: Write) -> None:
+def test_a_worker_callback_is_imported_by_its_module_and_function_name(write: Write) -> None:
     """The source of the callback is the module's file."""
     path = write("worker_app.py", "def handle(message): return 'handled'\n")
     assert load_callback("worker_app:handle")(None) == "handled"
     assert sources_of("worker_app:handle") == [str(path)]
 
 
-def test_module_and_function_names_of_a_worker_callback_may_be_dotted(write: Write) -> None:
+def test_the_module_and_function_names_of_a_worker_callback_may_contain_dots(write: Write) -> None:
     """The source of a package's module is the whole package."""
     write("worker_package/__init__.py", "")
     path = write(
@@ -66,7 +66,7 @@ def test_module_and_function_names_of_a_worker_callback_may_be_dotted(write: Wri
         ("raise SystemExit(1)", "worker_app:handle", "SystemExit: 1"),
     ],
 )
-def test_an_unusable_worker_callback_is_reported_in_one_line_with_its_reason(
+def test_the_error_for_an_unusable_worker_callback_states_the_reason_in_one_line(
     text: str, name: str, says: str, write: Write
 ) -> None:
     """The line also has the remedy."""

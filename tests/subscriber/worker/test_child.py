@@ -57,7 +57,7 @@ def message(pubsub_emulator: Emulator) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at a process as only Linux lets it")
-def test_a_printing_callback_of_a_worker_child_survives_the_death_of_the_parent(
+def test_a_worker_callback_that_prints_finishes_after_the_parent_process_has_died(
     tmp_path: Path, pubsub_emulator: Emulator
 ) -> None:
     """The output of the callback is lost with the pipe, but its message is not."""
@@ -80,7 +80,9 @@ def test_a_printing_callback_of_a_worker_child_survives_the_death_of_the_parent(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_worker_child_ends_despite_threads_left_running_by_its_module(tmp_path: Path) -> None:
+def test_a_worker_process_ends_even_if_the_callbacks_module_has_left_threads_running(
+    tmp_path: Path,
+) -> None:
     """A thread that is not a daemon would keep the child for ever without a parent to kill it."""
     parent = Parent(
         tmp_path,

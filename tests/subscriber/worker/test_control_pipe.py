@@ -43,7 +43,9 @@ REPORT = StatisticsReport.from_statistics(
         SubscriptionFailed("NOT_FOUND: größe"),
     ],
 )
-def test_a_control_pipe_delivers_reports_until_it_is_closed(report: Report) -> None:
+def test_the_control_pipe_of_a_worker_process_delivers_reports_until_the_pipe_is_closed(
+    report: Report,
+) -> None:
     """Reports arrive until the pipe ends."""
     one, other = ControlPipe.pair()
     assert one.send_report(report)
@@ -53,13 +55,13 @@ def test_a_control_pipe_delivers_reports_until_it_is_closed(report: Report) -> N
     other.close()
 
 
-def test_control_pipe_reports_have_the_fields_of_the_statistics() -> None:
+def test_reports_of_a_worker_process_to_its_parent_have_the_fields_of_the_statistics() -> None:
     """The state is text."""
     report = StatisticsReport(7.0, "streaming", 1, 2, 3, 4, 5, 0.5, 0.25)
     assert report == REPORT
 
 
-def test_a_control_pipe_end_with_a_closed_sender_still_receives() -> None:
+def test_a_control_pipe_of_a_worker_receives_reports_after_its_sending_side_was_closed() -> None:
     """A child that must stop can thus report the result."""
     parent, child = ControlPipe.pair()
     parent.end_writing()
@@ -70,7 +72,7 @@ def test_a_control_pipe_end_with_a_closed_sender_still_receives() -> None:
     parent.close()
 
 
-def test_sending_on_a_control_pipe_without_a_receiver_raises_no_error() -> None:
+def test_a_worker_process_that_sends_a_report_to_a_dead_parent_gets_no_error() -> None:
     """There is no error, so a child continues when its parent has died."""
     parent, child = ControlPipe.pair()
     parent.close()
@@ -78,7 +80,7 @@ def test_sending_on_a_control_pipe_without_a_receiver_raises_no_error() -> None:
     child.close()
 
 
-def test_control_pipe_ends_are_not_inherited_by_child_programs() -> None:
+def test_programs_started_by_a_worker_callback_do_not_inherit_the_control_pipe() -> None:
     """Otherwise a command that a callback runs would keep the pipe open. This end was inherited."""
     end, other = socket.socketpair()
     end.set_inheritable(True)
@@ -88,7 +90,7 @@ def test_control_pipe_ends_are_not_inherited_by_child_programs() -> None:
     other.close()
 
 
-def test_a_worker_job_reaches_the_child_unchanged() -> None:
+def test_a_worker_process_receives_the_job_description_of_its_parent_unchanged() -> None:
     """The job is sent as JSON."""
     job = Job("app:handle", "projects/p/subscriptions/s", {"token": "t"}, 10, 1000, 50, 0.5, 29.0)
     assert Job.from_json(job.to_json()) == job

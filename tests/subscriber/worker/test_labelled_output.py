@@ -10,7 +10,7 @@ import traceback
 from pullstream.worker.labelled_output import LabelledOutput
 
 
-def test_each_output_line_of_a_worker_process_begins_with_its_label() -> None:
+def test_each_output_line_of_a_worker_process_begins_with_the_label_of_the_process() -> None:
     stream = io.StringIO()
     output = LabelledOutput(stream, "[2] ")
     print("a", "b", file=output)
@@ -18,7 +18,7 @@ def test_each_output_line_of_a_worker_process_begins_with_its_label() -> None:
     assert stream.getvalue() == "[2] a b\n[2] c\n[2] \n[2] d\n"
 
 
-def test_labelled_output_writes_an_unfinished_line_when_it_is_complete() -> None:
+def test_labelled_worker_output_writes_a_line_when_the_line_is_complete() -> None:
     stream = io.StringIO()
     output = LabelledOutput(stream, "[2] ")
     output.write("a")
@@ -27,7 +27,7 @@ def test_labelled_output_writes_an_unfinished_line_when_it_is_complete() -> None
     assert stream.getvalue() == "[2] ab\n"
 
 
-def test_labelled_output_writes_an_unfinished_line_at_the_end_of_the_process() -> None:
+def test_labelled_worker_output_writes_an_incomplete_line_at_the_end_of_the_process() -> None:
     stream = io.StringIO()
     output = LabelledOutput(stream, "[2] ")
     output.write("a\nb")
@@ -35,7 +35,7 @@ def test_labelled_output_writes_an_unfinished_line_at_the_end_of_the_process() -
     assert stream.getvalue() == "[2] a\n[2] b\n"
 
 
-def test_labelled_output_can_be_reconfigured_by_the_program() -> None:
+def test_a_program_can_reconfigure_the_labelled_output_stream_of_a_worker() -> None:
     """Many programs do so for the encoding or for the buffering of lines."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     output = LabelledOutput(stream, "")
@@ -43,7 +43,7 @@ def test_labelled_output_can_be_reconfigured_by_the_program() -> None:
     assert output.encoding == "utf-8"
 
 
-def test_labelled_output_does_not_mix_unfinished_lines_of_threads() -> None:
+def test_labelled_worker_output_keeps_the_lines_printed_by_several_threads_apart() -> None:
     stream = io.StringIO()
     output = LabelledOutput(stream, "")
     output.write("a")
@@ -54,7 +54,7 @@ def test_labelled_output_does_not_mix_unfinished_lines_of_threads() -> None:
     assert stream.getvalue() == "other\nab\n"
 
 
-def test_labelled_output_labels_every_line_of_a_logged_traceback() -> None:
+def test_labelled_worker_output_labels_every_line_of_a_logged_traceback() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(LabelledOutput(stream, "[1] "))
     try:
@@ -68,7 +68,7 @@ def test_labelled_output_labels_every_line_of_a_logged_traceback() -> None:
     assert all(line.startswith("[1] ") for line in lines)
 
 
-def test_labelled_output_has_the_attributes_of_its_underlying_stream() -> None:
+def test_the_labelled_output_of_a_worker_has_the_attributes_of_the_underlying_stream() -> None:
     with open("/dev/null", "w", encoding="utf-8") as stream:
         output = LabelledOutput(stream, "")
         assert (output.fileno(), output.isatty()) == (stream.fileno(), False)

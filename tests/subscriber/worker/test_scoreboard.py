@@ -20,13 +20,13 @@ REPORT = StatisticsReport(
 )
 
 
-def test_scoreboard_figures_of_a_process_without_reports_are_zero() -> None:
+def test_the_statistics_of_a_worker_process_that_has_sent_no_report_are_zero() -> None:
     """The process has no state either."""
     tally = WorkerTotals()
     assert (tally.state, tally.score(restarts=0)) == (None, Score())
 
 
-def test_scoreboard_figures_are_those_of_the_last_report() -> None:
+def test_the_statistics_of_a_worker_process_are_those_of_its_last_report() -> None:
     """The parent adds the number of restarts."""
     tally = WorkerTotals()
     tally.report(replace(REPORT, acked=1))
@@ -37,7 +37,7 @@ def test_scoreboard_figures_are_those_of_the_last_report() -> None:
     )
 
 
-def test_the_scoreboard_rate_is_computed_between_two_reports() -> None:
+def test_the_message_rate_of_a_worker_process_is_computed_between_two_reports() -> None:
     """A report too soon after another, as the last one may be, does not change the rate."""
     tally = WorkerTotals()
     tally.report(REPORT)
@@ -47,7 +47,7 @@ def test_the_scoreboard_rate_is_computed_between_two_reports() -> None:
     assert tally.score(restarts=0).rate == 25.0
 
 
-def test_the_scoreboard_keeps_the_counts_of_an_ended_process() -> None:
+def test_message_counts_of_an_ended_worker_process_stay_in_the_totals_of_its_slot() -> None:
     """The gauges of the ended process do not count."""
     tally = WorkerTotals()
     tally.report(REPORT)
@@ -59,7 +59,7 @@ def test_the_scoreboard_keeps_the_counts_of_an_ended_process() -> None:
     assert (score.rate, score.acked, score.nacked, score.errors) == (0.0, 207, 10, 4)
 
 
-def test_the_scoreboard_total_sums_the_counts_of_all_processes() -> None:
+def test_the_total_of_a_worker_adds_up_the_message_counts_of_all_its_processes() -> None:
     """Load and p99 are those of the worst process."""
     one = Score(1.5, 10, 1, 2, 3, 4, load=0.5, p99=0.1, restarts=1)
     other = Score(2.0, 20, 2, 0, 1, 0, load=0.2, p99=0.3, restarts=0)

@@ -16,13 +16,13 @@ def write(path: Path, text: str = "") -> str:
     return str(path)
 
 
-def test_a_source_watch_reports_no_change_at_its_first_check(tmp_path: Path) -> None:
+def test_the_first_check_of_a_source_file_watch_reports_no_changed_file(tmp_path: Path) -> None:
     """The first look is the reference."""
     write(tmp_path / "app.py")
     assert SourceWatch([str(tmp_path)]).changed() is None
 
 
-def test_a_source_watch_reports_a_changed_file_once(tmp_path: Path) -> None:
+def test_a_source_file_watch_reports_each_changed_file_only_once(tmp_path: Path) -> None:
     """Files in subfolders count as well."""
     write(tmp_path / "app.py")
     watch = SourceWatch([str(tmp_path)])
@@ -34,7 +34,9 @@ def test_a_source_watch_reports_a_changed_file_once(tmp_path: Path) -> None:
     assert (watch.changed(), watch.changed()) == (added, None)
 
 
-def test_a_source_watch_reports_a_change_that_keeps_the_file_size(tmp_path: Path) -> None:
+def test_a_source_file_watch_reports_a_changed_file_even_if_its_size_is_the_same(
+    tmp_path: Path,
+) -> None:
     """The file's time shows the change."""
     path = write(tmp_path / "app.py", "x = 1")
     watch = SourceWatch([str(tmp_path)])
@@ -43,7 +45,7 @@ def test_a_source_watch_reports_a_change_that_keeps_the_file_size(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["notes.txt", ".hidden/app.py", "__pycache__/app.py"])
-def test_a_source_watch_ignores_files_that_are_not_python_sources(
+def test_a_source_file_watch_ignores_changed_files_that_are_not_python_sources(
     name: str, tmp_path: Path
 ) -> None:
     """Only Python sources written by users are watched."""
@@ -52,7 +54,7 @@ def test_a_source_watch_ignores_files_that_are_not_python_sources(
     assert watch.changed() is None
 
 
-def test_a_source_watch_ignores_virtual_environments(tmp_path: Path) -> None:
+def test_a_source_file_watch_ignores_changes_inside_virtual_environments(tmp_path: Path) -> None:
     """An environment is large, and installing a package is no edit."""
     write(tmp_path / "environment" / "pyvenv.cfg")
     watch = SourceWatch([str(tmp_path)])
@@ -60,7 +62,7 @@ def test_a_source_watch_ignores_virtual_environments(tmp_path: Path) -> None:
     assert watch.changed() is None
 
 
-def test_a_source_watch_reports_changes_of_paths_added_later(tmp_path: Path) -> None:
+def test_a_source_file_watch_reports_changes_in_paths_that_were_added_later(tmp_path: Path) -> None:
     """An addition is a folder or a single file, and does not count as a change."""
     here, package, module = tmp_path / "here", tmp_path / "package", tmp_path / "module.py"
     write(here / "app.py")
@@ -73,7 +75,9 @@ def test_a_source_watch_reports_changes_of_paths_added_later(tmp_path: Path) -> 
     assert (write(module, "x = 1"), None) == (watch.changed(), watch.changed())
 
 
-def test_adding_a_path_to_a_source_watch_hides_no_earlier_change(tmp_path: Path) -> None:
+def test_adding_a_path_to_a_source_file_watch_hides_no_change_in_other_paths(
+    tmp_path: Path,
+) -> None:
     """Changes in files that were watched before are still reported."""
     path = write(tmp_path / "app.py")
     watch = SourceWatch([str(tmp_path)])

@@ -48,7 +48,7 @@ def subscription(pubsub_emulator: Emulator) -> None:
         client.create_subscription(request={"name": SUBSCRIPTION, "topic": TOPIC})
 
 
-def test_a_failing_worker_view_ends_the_processes_before_its_error_is_raised() -> None:
+def test_an_output_error_of_the_worker_is_raised_after_all_its_processes_have_ended() -> None:
     """The reader of a pipe may have ended. Signal handlers are restored."""
     handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     view = Shown(BrokenPipeError("nobody reads"))
@@ -58,7 +58,7 @@ def test_a_failing_worker_view_ends_the_processes_before_its_error_is_raised() -
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
 
 
-def test_the_supervisor_retries_a_process_that_cannot_be_started(
+def test_the_worker_supervisor_retries_to_start_a_process_that_could_not_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The system may be short of processes or memory for a while."""

@@ -44,7 +44,7 @@ def all_of(verb: Action, processes: int = 2) -> list[Order]:
 # ---- restarts ------------------------------------------------------------------------------------
 
 
-def test_the_supervisor_starts_all_processes() -> None:
+def test_the_worker_supervisor_starts_the_requested_number_of_processes() -> None:
     """A process runs when it has loaded the callback."""
     rules = SupervisorRules(2, TIMEOUT)
     assert rules.begin(0.0) == all_of(Action.START)
@@ -55,7 +55,9 @@ def test_the_supervisor_starts_all_processes() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 3, -signal.SIGKILL])
-def test_the_supervisor_restarts_an_unexpectedly_ended_process_after_a_pause(code: int) -> None:
+def test_the_worker_supervisor_restarts_an_unexpectedly_ended_process_after_a_pause(
+    code: int,
+) -> None:
     """The exit code does not matter, and the other processes continue."""
     rules = supervision()
     assert rules.ended(1, code, 10.0) == []
@@ -66,7 +68,7 @@ def test_the_supervisor_restarts_an_unexpectedly_ended_process_after_a_pause(cod
     assert (rules.phase(0), rules.restarts(0)) == (Phase.RUNNING, 0)
 
 
-def test_restart_pauses_grow_while_a_process_keeps_crashing() -> None:
+def test_the_pauses_before_restarts_grow_while_a_worker_process_keeps_crashing() -> None:
     """Each process has its own pauses."""
     rules, now, pauses = supervision(), 0.0, []
     for _ in range(3):
@@ -80,7 +82,7 @@ def test_restart_pauses_grow_while_a_process_keeps_crashing() -> None:
     assert rules.due(1) == now + 1.0
 
 
-def test_a_crash_after_a_steady_run_resets_the_restart_pause() -> None:
+def test_a_long_run_before_a_crash_resets_the_restart_pause_of_a_worker_process() -> None:
     """After STEADY_SECONDS the pause is the first one again, and a moment earlier it is not."""
     rules = supervision(1)
     rules.ended(0, 1, 0.0)
@@ -107,7 +109,7 @@ def test_a_worker_callback_that_cannot_be_loaded_ends_all_processes_with_exit_co
     assert (rules.is_over, rules.exit_code, rules.reason) == (True, 2, "no such thing")
 
 
-def test_a_reload_failure_of_a_callback_that_loaded_before_counts_as_a_crash() -> None:
+def test_a_worker_process_that_cannot_load_a_changed_callback_is_restarted_after_a_pause() -> None:
     """The callback may load after a pause or another edit."""
     rules = supervision()
     rules.ended(1, 1, 0.0)
@@ -117,7 +119,7 @@ def test_a_reload_failure_of_a_callback_that_loaded_before_counts_as_a_crash() -
     assert (rules.phase(1), rules.due(1), rules.reason) == (Phase.PAUSING, 3.5, None)
 
 
-def test_a_permanent_subscription_error_ends_all_processes_with_exit_code_1() -> None:
+def test_a_permanent_subscription_error_ends_all_worker_processes_with_exit_code_1() -> None:
     """The subscription would fail in every other process as well."""
     rules = supervision()
     assert rules.failed(0, "NOT_FOUND", 1.0) == all_of(Action.DRAIN)
@@ -126,7 +128,7 @@ def test_a_permanent_subscription_error_ends_all_processes_with_exit_code_1() ->
     assert (rules.is_over, rules.exit_code, rules.reason) == (True, 1, "NOT_FOUND")
 
 
-def test_a_subscription_failure_during_the_stop_does_not_change_the_exit_code() -> None:
+def test_a_subscription_error_after_a_stop_signal_does_not_change_a_workers_exit_code() -> None:
     """Someone may have deleted the subscription by then."""
     rules = supervision(1)
     rules.stop(signal.SIGTERM, 0.0)
@@ -139,7 +141,9 @@ def test_a_subscription_failure_during_the_stop_does_not_change_the_exit_code() 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_drains_all_worker_processes(number: int, code: int) -> None:
+def test_after_a_signal_all_worker_processes_finish_their_messages_and_end(
+    number: int, code: int
+) -> None:
     """The supervisor is done when all processes have ended."""
     rules = supervision()
     assert rules.stop(number, 5.0) == all_of(Action.DRAIN)
@@ -151,7 +155,7 @@ def test_a_signal_drains_all_worker_processes(number: int, code: int) -> None:
     assert rules.next_due is None
 
 
-def test_a_stop_drains_starting_processes_and_starts_no_pausing_ones() -> None:
+def test_a_stopping_worker_drains_starting_processes_and_restarts_no_crashed_process() -> None:
     """A pausing process needs no wait."""
     rules = supervision(running=False)
     rules.ended(1, 1, 0.0)
@@ -160,7 +164,7 @@ def test_a_stop_drains_starting_processes_and_starts_no_pausing_ones() -> None:
     assert rules.advance(TIMEOUT) == []
 
 
-def test_worker_processes_that_exceed_the_drain_timeout_are_killed() -> None:
+def test_worker_processes_that_do_not_end_within_the_drain_timeout_are_killed() -> None:
     """A process that has not ended by then is killed once, and the exit code is 1."""
     rules = supervision()
     rules.stop(signal.SIGTERM, 5.0)
@@ -172,7 +176,7 @@ def test_worker_processes_that_exceed_the_drain_timeout_are_killed() -> None:
     assert (rules.is_over, rules.exit_code, rules.cut_short) == (True, 1, 1)
 
 
-def test_a_worker_exit_code_other_than_0_counts_as_an_incomplete_drain() -> None:
+def test_a_worker_whose_process_ends_with_an_exit_code_other_than_0_exits_with_1() -> None:
     """A process reports this by an exit code other than 0."""
     rules = supervision(1)
     rules.stop(signal.SIGTERM, 0.0)
@@ -180,7 +184,7 @@ def test_a_worker_exit_code_other_than_0_counts_as_an_incomplete_drain() -> None
     assert (rules.exit_code, rules.cut_short) == (1, 1)
 
 
-def test_a_second_signal_kills_the_worker_processes_at_once() -> None:
+def test_a_second_signal_kills_all_worker_processes_at_once() -> None:
     """The exit code is the one of the signal."""
     rules = supervision()
     rules.stop(signal.SIGTERM, 0.0)
@@ -190,7 +194,7 @@ def test_a_second_signal_kills_the_worker_processes_at_once() -> None:
     assert (rules.is_over, rules.exit_code) == (True, 130)
 
 
-def test_the_first_signal_after_an_error_does_not_kill_draining_processes() -> None:
+def test_the_first_signal_after_an_error_lets_draining_worker_processes_finish() -> None:
     """The first signal starts no kill, so draining processes may finish. The exit code stays."""
     rules = supervision()
     rules.failed(0, "NOT_FOUND", 0.0)
@@ -203,7 +207,7 @@ def test_the_first_signal_after_an_error_does_not_kill_draining_processes() -> N
 # ---- reloading -----------------------------------------------------------------------------------
 
 
-def test_a_reload_drains_and_restarts_each_process_without_a_pause() -> None:
+def test_a_reload_drains_and_restarts_each_worker_process_without_a_pause() -> None:
     """The statistics do not count it as a restart."""
     rules = supervision()
     assert rules.reload(1.0) == all_of(Action.DRAIN)
@@ -213,7 +217,7 @@ def test_a_reload_drains_and_restarts_each_process_without_a_pause() -> None:
     assert (rules.restarts(0), rules.restarts(1)) == (0, 0)
 
 
-def test_a_reload_ends_the_restart_pause_of_a_crashed_process() -> None:
+def test_a_reload_restarts_a_crashed_worker_process_without_the_rest_of_its_pause() -> None:
     """The edit may have repaired the crash."""
     rules = supervision(1)
     rules.ended(0, 1, 0.0)
@@ -222,7 +226,7 @@ def test_a_reload_ends_the_restart_pause_of_a_crashed_process() -> None:
     assert rules.due(0) == pytest.approx(1.2)
 
 
-def test_a_process_that_does_not_drain_for_a_reload_is_killed_and_restarted() -> None:
+def test_a_worker_process_that_exceeds_the_drain_time_of_a_reload_is_killed_and_restarted() -> None:
     """Otherwise the old code would run for ever."""
     rules = supervision(1)
     rules.reload(0.0)
@@ -230,7 +234,7 @@ def test_a_process_that_does_not_drain_for_a_reload_is_killed_and_restarted() ->
     assert rules.ended(0, -signal.SIGKILL, TIMEOUT) == [(Action.START, 0)]
 
 
-def test_the_supervisor_reloads_no_process_while_it_stops() -> None:
+def test_a_stopping_worker_supervisor_reloads_and_starts_no_process() -> None:
     """No process is started either."""
     rules = supervision(1)
     rules.stop(signal.SIGTERM, 0.0)
