@@ -46,7 +46,7 @@ def with_metadata() -> pubsub.PushConfig.NoWrapper:
 # ---- wrapped -------------------------------------------------------------------------------------
 
 
-def test_a_pushed_message_has_google_s_json_wrapper() -> None:
+def test_the_body_of_a_wrapped_push_request_has_the_json_form_of_google_pubsub() -> None:
     """The JSON has all fields of the message, with ID and time in both spellings."""
     made = posted(message(data=b"\xffhello", attributes={"a": "ü"}, ordering_key="k"))
     assert made.url == URL
@@ -69,14 +69,16 @@ def test_a_pushed_message_has_google_s_json_wrapper() -> None:
     ("fields", "absent"),
     [({"data": b"x"}, {"attributes", "orderingKey"}), ({"attributes": {"a": "1"}}, {"data"})],
 )
-def test_a_push_body_omits_fields_that_the_message_does_not_have(
+def test_the_json_body_of_a_push_request_omits_fields_that_the_message_does_not_have(
     fields: Any, absent: set[str]
 ) -> None:
     """An absent field is omitted instead of sent empty."""
     assert not absent & set(json.loads(posted(message(**fields)).body)["message"])
 
 
-def test_a_push_body_has_the_delivery_attempt_only_with_a_dead_letter_policy() -> None:
+def test_the_body_of_a_push_request_has_the_delivery_attempt_only_with_a_dead_letter_policy() -> (
+    None
+):
     """A pull follows the same rule."""
     assert "deliveryAttempt" not in json.loads(posted(message(data=b"x"), attempt=3).body)
     body = json.loads(posted(message(data=b"x"), attempt=3, dead_letter=True).body)
@@ -86,7 +88,7 @@ def test_a_push_body_has_the_delivery_attempt_only_with_a_dead_letter_policy() -
 # ---- unwrapped -----------------------------------------------------------------------------------
 
 
-def test_an_unwrapped_push_body_is_the_message_data() -> None:
+def test_the_body_of_an_unwrapped_push_request_is_the_message_data() -> None:
     """Nothing else is sent unless requested."""
     made = posted(
         message(data=b"\x00raw", attributes={"a": "1"}, ordering_key="k"),
@@ -95,7 +97,7 @@ def test_an_unwrapped_push_body_is_the_message_data() -> None:
     assert (made.body, made.headers) == (b"\x00raw", {"User-Agent": "CloudPubSub-Google"})
 
 
-def test_an_unwrapped_push_may_send_metadata_as_headers() -> None:
+def test_an_unwrapped_push_request_may_have_attributes_and_metadata_as_http_headers() -> None:
     """The broker's headers have their prefix. Attributes have their own names."""
     made = posted(
         message(data=b"x", attributes={"Content-Type": "text/plain", "a": "1"}, ordering_key="k"),
@@ -112,7 +114,7 @@ def test_an_unwrapped_push_may_send_metadata_as_headers() -> None:
     }
 
 
-def test_an_unwrapped_push_of_an_unkeyed_message_has_no_ordering_key_header() -> None:
+def test_an_unwrapped_push_request_of_an_unkeyed_message_has_no_ordering_key_header() -> None:
     """A missing key differs from an empty one."""
     made = posted(message(data=b"x"), no_wrapper=with_metadata())
     assert "x-goog-pubsub-ordering-key" not in made.headers
@@ -147,7 +149,9 @@ def test_an_unwrapped_push_of_an_unkeyed_message_has_no_ordering_key_header() ->
         {"Sec-Fetch-Site": "same-origin"},
     ],
 )
-def test_attributes_that_are_invalid_as_headers_are_not_pushed(attributes: dict[str, str]) -> None:
+def test_message_attributes_that_are_invalid_as_http_headers_are_omitted_from_push_requests(
+    attributes: dict[str, str],
+) -> None:
     """The message is sent without them."""
     plain = posted(message(data=b"x"), no_wrapper=with_metadata())
     made = posted(message(data=b"x", attributes=attributes), no_wrapper=with_metadata())
@@ -155,7 +159,9 @@ def test_attributes_that_are_invalid_as_headers_are_not_pushed(attributes: dict[
 
 
 @given(st.dictionaries(st.text(), st.text()), st.text())
-def test_message_texts_cannot_inject_push_headers(attributes: dict[str, str], key: str) -> None:
+def test_texts_of_a_message_cannot_inject_http_headers_into_a_push_request(
+    attributes: dict[str, str], key: str
+) -> None:
     """The text of a publisher cannot add headers or lines."""
     made = posted(
         message(data=b"x", attributes=attributes, ordering_key=key), no_wrapper=with_metadata()
@@ -176,7 +182,7 @@ def claims(**oidc: str) -> Any:
     return jwt.decode(token, verify=False)  # type: ignore[no-untyped-call]
 
 
-def test_a_push_token_has_the_claims_of_google_s_tokens() -> None:
+def test_the_token_of_a_push_request_has_the_claims_of_google_s_tokens() -> None:
     """The claims have issuer, audience and expiry. google-auth can read the token."""
     content = claims(service_account_email="pusher@p.iam.gserviceaccount.com", audience="me")
     assert content.pop("sub") == content.pop("azp")
@@ -203,7 +209,7 @@ def test_a_push_token_is_marked_as_unsigned() -> None:
     assert token.endswith(".")
 
 
-def test_unwrapped_pushes_carry_the_push_token_too() -> None:
+def test_unwrapped_push_requests_have_an_authorization_header_with_the_push_token() -> None:
     """The token is in the same header."""
     token = pubsub.PushConfig.OidcToken(audience="me")
     made = posted(message(data=b"x"), oidc_token=token, no_wrapper=with_metadata())
@@ -221,7 +227,7 @@ def push_config(email: str, audience: str = "") -> pubsub.PushConfig:
     return pubsub.PushConfig(push_endpoint="http://localhost/push", oidc_token=oidc)
 
 
-def test_an_oidc_token_has_google_s_claims() -> None:
+def test_an_oidc_token_of_a_push_request_has_google_s_claims() -> None:
     """The endpoint is the audience unless the subscription has another one."""
     header, claims, signature = oidc_token(push_config("a@example.com"), 1_700_000_000.9).split(".")
     assert decoded(header) == {"alg": "none", "typ": "JWT"}

@@ -12,7 +12,7 @@ from tests.subscriber.program import STRICT
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_example_of_the_push_guide_runs() -> None:
+def test_the_example_program_of_the_push_guide_receives_pushed_messages() -> None:
     """The code runs as printed, without additions."""
     page = (ROOT / "docs" / "push.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)

@@ -157,7 +157,7 @@ def pushing(**settings: Any) -> Callable[[Scenario], Callable[[], None]]:
 
 
 @pushing()
-async def test_an_accepted_push_acknowledges_its_message(world: World) -> None:
+async def test_a_push_request_answered_with_success_acknowledges_its_message(world: World) -> None:
     """The message is not acknowledged before the answer."""
     await world.publish("a")
     assert world.broker.backlog == 1
@@ -167,7 +167,9 @@ async def test_an_accepted_push_acknowledges_its_message(world: World) -> None:
 
 
 @pushing()
-async def test_a_refused_push_is_repeated_after_a_growing_pause(world: World) -> None:
+async def test_a_message_whose_push_fails_is_pushed_again_after_a_growing_pause(
+    world: World,
+) -> None:
     """The pause is 100 ms, and doubles with each further failure."""
     await world.publish("a")
     for pause in (0.1, 0.2, 0.4):
@@ -181,7 +183,9 @@ async def test_a_refused_push_is_repeated_after_a_growing_pause(world: World) ->
 
 
 @pushing()
-async def test_the_pause_after_a_failed_push_holds_for_all_messages(world: World) -> None:
+async def test_the_pause_after_a_failed_push_delays_all_messages_of_the_subscription(
+    world: World,
+) -> None:
     """The failure probably concerns the endpoint, not the message."""
     await world.publish("a")
     await world.answer(False)
@@ -192,7 +196,7 @@ async def test_the_pause_after_a_failed_push_holds_for_all_messages(world: World
 
 
 @pushing(ack_deadline_seconds=20)
-async def test_a_push_without_an_answer_within_the_ack_deadline_fails(world: World) -> None:
+async def test_a_push_request_without_an_answer_within_the_ack_deadline_fails(world: World) -> None:
     """The request is cancelled after that, and the message is redelivered."""
     await world.publish("a")
     await world.advance(19.9)
@@ -209,7 +213,7 @@ async def test_a_push_without_an_answer_within_the_ack_deadline_fails(world: Wor
 @pushing(
     dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC, max_delivery_attempts=5)
 )
-async def test_each_failed_push_counts_as_a_delivery_attempt(world: World) -> None:
+async def test_each_failed_push_of_a_message_counts_as_a_delivery_attempt(world: World) -> None:
     """A bad answer and a timeout count as one attempt each."""
     await world.publish("a")
     assert world.endpoint.posts[0].attempt == 1
@@ -257,7 +261,9 @@ async def test_with_a_retry_policy_each_pushed_message_has_its_own_backoff(world
 
 
 @pushing()
-async def test_the_push_window_grows_with_successes(world: World) -> None:
+async def test_the_number_of_concurrent_push_requests_grows_with_successful_pushes(
+    world: World,
+) -> None:
     """The first window has a few requests."""
     await world.publish(*map(str, range(100)))
     assert len(world.endpoint.posts) == FIRST_WINDOW
@@ -267,7 +273,7 @@ async def test_the_push_window_grows_with_successes(world: World) -> None:
 
 
 @pushing()
-async def test_the_push_window_is_one_request_while_an_endpoint_fails(world: World) -> None:
+async def test_only_one_push_request_at_a_time_is_sent_to_a_failing_endpoint(world: World) -> None:
     """The window stays one until there is a success."""
     await world.publish(*map(str, range(100)))
     for pause in (0.1, 0.2, 0.4):
@@ -280,7 +286,9 @@ async def test_the_push_window_is_one_request_while_an_endpoint_fails(world: Wor
 
 
 @pushing()
-async def test_every_message_is_pushed_once_without_failures(world: World) -> None:
+async def test_with_a_push_endpoint_that_never_fails_every_message_is_pushed_exactly_once(
+    world: World,
+) -> None:
     """The order of the answers does not matter."""
     sent = [str(number) for number in range(300)]
     await world.publish(*sent)
@@ -309,7 +317,7 @@ async def test_messages_of_an_ordering_key_are_pushed_one_at_a_time(world: World
 
 
 @pushing(enable_message_ordering=True)
-async def test_a_failed_push_keeps_the_order_of_its_ordering_key(world: World) -> None:
+async def test_messages_of_an_ordering_key_stay_in_order_after_a_failed_push(world: World) -> None:
     """No later message is posted before the failed one is accepted."""
     await world.publish("a1", "a2", "a3", key="a")
     order = []
@@ -325,7 +333,7 @@ async def test_a_failed_push_keeps_the_order_of_its_ordering_key(world: World) -
 
 
 @pushing()
-async def test_removing_the_push_endpoint_makes_a_pull_subscription(world: World) -> None:
+async def test_a_subscription_whose_push_endpoint_is_removed_can_be_pulled(world: World) -> None:
     """Open requests may still be answered. The remaining messages can be pulled."""
     await world.publish(*map(str, range(6)))
     await world.push_to("")
@@ -339,7 +347,9 @@ async def test_removing_the_push_endpoint_makes_a_pull_subscription(world: World
 
 
 @pushing()
-async def test_setting_a_push_endpoint_pushes_the_backlog(world: World) -> None:
+async def test_setting_a_push_endpoint_for_a_pull_subscription_pushes_its_backlog(
+    world: World,
+) -> None:
     """The subscription was a pull subscription before."""
     await world.push_to("")
     await world.publish("a")
@@ -349,7 +359,9 @@ async def test_setting_a_push_endpoint_pushes_the_backlog(world: World) -> None:
 
 
 @pushing()
-async def test_a_new_push_endpoint_begins_without_a_pause(world: World) -> None:
+async def test_messages_are_pushed_to_a_new_endpoint_without_the_pause_of_the_failed_former_one(
+    world: World,
+) -> None:
     """The failures belong to the other endpoint, and so does the end of its pause."""
     await world.publish("a")
     for pause in (0.1, 0.2):
@@ -369,7 +381,9 @@ async def test_a_new_push_endpoint_begins_without_a_pause(world: World) -> None:
 
 
 @pushing()
-async def test_a_push_config_change_with_the_same_endpoint_keeps_the_pause(world: World) -> None:
+async def test_a_push_config_change_with_the_same_endpoint_keeps_the_pause_after_a_failure(
+    world: World,
+) -> None:
     """Other changes of the push config take effect with the next request."""
     await world.publish("a")
     await world.answer(False)
@@ -383,7 +397,9 @@ async def test_a_push_config_change_with_the_same_endpoint_keeps_the_pause(world
 
 
 @pushing()
-async def test_replacing_the_push_endpoint_by_an_export_ends_the_pushes(world: World) -> None:
+async def test_replacing_the_push_endpoint_of_a_subscription_by_an_export_ends_the_pushes(
+    world: World,
+) -> None:
     """The subscription does not become a pull subscription."""
     config = pubsub.Subscription(name=SUBSCRIPTION, bigquery_config={"table": "p.d.t"})
     request = pubsub.UpdateSubscriptionRequest(
@@ -395,7 +411,7 @@ async def test_replacing_the_push_endpoint_by_an_export_ends_the_pushes(world: W
 
 
 @pushing()
-async def test_a_late_answer_of_a_replaced_endpoint_does_not_delay_the_new_one(
+async def test_a_late_failure_of_a_replaced_push_endpoint_does_not_delay_pushes_to_the_new_endpoint(
     world: World,
 ) -> None:
     """A failure of the old endpoint does not count.
@@ -410,7 +426,7 @@ async def test_a_late_answer_of_a_replaced_endpoint_does_not_delay_the_new_one(
 
 
 @pushing()
-async def test_a_deleted_subscription_is_pushed_no_more(world: World) -> None:
+async def test_messages_of_a_deleted_push_subscription_are_not_pushed(world: World) -> None:
     """A later answer is ignored."""
     await world.publish("a")
     world.broker.engine.delete_subscription(SUBSCRIPTION)
@@ -420,7 +436,7 @@ async def test_a_deleted_subscription_is_pushed_no_more(world: World) -> None:
 
 
 @pushing()
-async def test_a_push_subscription_created_again_is_pushed_again(world: World) -> None:
+async def test_messages_of_a_recreated_push_subscription_are_pushed(world: World) -> None:
     """The pushes begin even if requests of the former subscription are still open."""
     await world.publish("a")
     world.broker.engine.delete_subscription(SUBSCRIPTION)
@@ -437,7 +453,9 @@ async def test_a_push_subscription_created_again_is_pushed_again(world: World) -
 
 
 @pushing()
-async def test_stopping_the_pusher_returns_messages_with_open_pushes(world: World) -> None:
+async def test_stopping_the_pusher_frees_the_leases_of_messages_whose_push_is_unanswered(
+    world: World,
+) -> None:
     """No attempt is counted. The next broker with this engine pushes the message."""
     await world.publish("a")
     await world.stop()
@@ -451,7 +469,9 @@ async def test_stopping_the_pusher_returns_messages_with_open_pushes(world: Worl
 
 
 @pushing()
-async def test_stopping_the_pusher_cancels_requests_to_a_former_endpoint(world: World) -> None:
+async def test_stopping_the_pusher_cancels_open_push_requests_to_a_former_endpoint(
+    world: World,
+) -> None:
     """The message can be pulled."""
     await world.publish("a")
     await world.push_to("")
@@ -461,7 +481,7 @@ async def test_stopping_the_pusher_cancels_requests_to_a_former_endpoint(world: 
 
 
 @pushing()
-async def test_an_exception_of_the_push_client_is_logged_and_the_message_redelivered(
+async def test_a_push_that_raises_an_exception_is_logged_and_its_message_pushed_again(
     world: World,
 ) -> None:
     """Pushing continues."""
@@ -472,7 +492,7 @@ async def test_an_exception_of_the_push_client_is_logged_and_the_message_redeliv
     assert world.endpoint.data == ["a"]
 
 
-def test_a_push_subscription_without_aiohttp_causes_a_warning(
+def test_the_broker_logs_a_warning_about_a_push_subscription_if_aiohttp_is_missing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The subscription exists and keeps its messages."""
@@ -518,7 +538,7 @@ def reports() -> Iterator[list[str]]:
 
 
 @pushing()
-async def test_a_failing_push_endpoint_is_reported_once_until_it_recovers(
+async def test_the_broker_logs_the_failure_of_a_push_endpoint_once_and_then_its_recovery(
     world: World,
 ) -> None:
     await world.push_to(f"{URL}?token=secret".replace("://", "://user:password@"))
@@ -537,7 +557,9 @@ async def test_a_failing_push_endpoint_is_reported_once_until_it_recovers(
 
 
 @pushing()
-async def test_each_outage_of_a_push_endpoint_is_reported(world: World) -> None:
+async def test_the_broker_logs_a_warning_and_a_recovery_for_each_outage_of_a_push_endpoint(
+    world: World,
+) -> None:
     with reports() as lines:
         for _ in range(2):
             await world.publish("a")
@@ -549,7 +571,9 @@ async def test_each_outage_of_a_push_endpoint_is_reported(world: World) -> None:
 
 
 @pushing(ack_deadline_seconds=20)
-async def test_a_push_endpoint_that_never_answers_is_reported(world: World) -> None:
+async def test_the_broker_logs_a_warning_about_a_push_endpoint_that_never_answers(
+    world: World,
+) -> None:
     with reports() as lines:
         await world.publish("a")
         await world.advance(20)
@@ -560,7 +584,9 @@ async def test_a_push_endpoint_that_never_answers_is_reported(world: World) -> N
 
 
 @pushing()
-async def test_failed_pushes_of_single_messages_are_not_reported(world: World) -> None:
+async def test_the_broker_logs_no_warning_if_only_single_messages_fail_to_be_pushed(
+    world: World,
+) -> None:
     with reports() as lines:
         for _ in range(3):
             await world.publish("a")
@@ -571,7 +597,7 @@ async def test_failed_pushes_of_single_messages_are_not_reported(world: World) -
 
 
 @pushing()
-async def test_failures_of_a_replaced_push_endpoint_are_not_reported(world: World) -> None:
+async def test_the_broker_logs_no_failures_of_a_replaced_push_endpoint(world: World) -> None:
     with reports() as lines:
         await world.publish("a")
         await world.answer(False)

@@ -55,7 +55,7 @@ def await_retry(endpoint: Endpoint, clock: ManualClock) -> Pushed:
 # ---- requests ------------------------------------------------------------------------------------
 
 
-def test_a_pushed_message_is_acknowledged_by_a_success_status(
+def test_a_pushed_message_reaches_the_endpoint_and_its_success_status_acknowledges_it(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """The body is Google's JSON."""
@@ -69,7 +69,7 @@ def test_a_pushed_message_is_acknowledged_by_a_success_status(
     await_acknowledged(emulator)
 
 
-def test_an_unwrapped_push_posts_the_message_data(
+def test_an_unwrapped_push_request_posts_the_message_data_as_body(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """The headers have the metadata on request."""
@@ -81,7 +81,7 @@ def test_an_unwrapped_push_posts_the_message_data(
     await_acknowledged(emulator)
 
 
-def test_publishers_cannot_set_push_headers_that_identify_the_sender(
+def test_message_attributes_cannot_replace_push_headers_that_identify_the_sender(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """Only the broker and proxies set headers that identify the sender. Other headers are sent."""
@@ -112,7 +112,7 @@ def test_publishers_cannot_set_push_headers_that_identify_the_sender(
     await_acknowledged(emulator)
 
 
-def test_messages_of_an_ordering_key_are_pushed_in_order(
+def test_messages_of_an_ordering_key_arrive_in_order_at_a_push_endpoint(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """Each message is sent after the answer to the previous one."""
@@ -123,7 +123,7 @@ def test_messages_of_an_ordering_key_are_pushed_in_order(
     await_acknowledged(emulator)
 
 
-def test_a_large_backlog_is_pushed_completely(
+def test_all_messages_of_a_large_backlog_are_pushed_to_the_endpoint(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """Each message is sent once if there are no failures."""
@@ -139,7 +139,7 @@ def test_a_large_backlog_is_pushed_completely(
 
 
 @pytest.mark.parametrize("status", [102, 200, 201, 202, 204])
-def test_success_statuses_acknowledge_a_pushed_message(
+def test_an_http_success_status_of_the_endpoint_acknowledges_the_pushed_message(
     emulator: Emulator, wire: Wire, endpoint: Endpoint, status: int
 ) -> None:
     """The production service has the same list."""
@@ -150,7 +150,7 @@ def test_success_statuses_acknowledge_a_pushed_message(
 
 
 @pytest.mark.parametrize("status", [203, 206, 301, 307, 400, 401, 404, 429, 500, 503])
-def test_other_http_statuses_fail_a_push(
+def test_an_http_status_of_the_endpoint_other_than_success_fails_the_push(
     emulator: Emulator, wire: Wire, endpoint: Endpoint, clock: ManualClock, status: int
 ) -> None:
     """The message is redelivered. Redirects are not followed."""
@@ -163,7 +163,7 @@ def test_other_http_statuses_fail_a_push(
     await_acknowledged(emulator)
 
 
-def test_a_push_times_out_at_the_ack_deadline_of_the_broker_clock(
+def test_an_unanswered_push_request_times_out_when_the_broker_clock_reaches_the_ack_deadline(
     emulator: Emulator, wire: Wire, endpoint: Endpoint, clock: ManualClock
 ) -> None:
     """The deadline is on the broker's clock."""
@@ -178,7 +178,7 @@ def test_a_push_times_out_at_the_ack_deadline_of_the_broker_clock(
     await_acknowledged(emulator)
 
 
-def test_an_endpoint_that_starts_late_receives_its_messages(
+def test_a_push_endpoint_that_starts_late_receives_the_messages_published_before(
     emulator: Emulator, wire: Wire, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """First nothing listens, then a server hangs up or speaks no HTTP, then the endpoint starts."""
@@ -213,7 +213,7 @@ def test_an_endpoint_that_starts_late_receives_its_messages(
 # ---- settings ------------------------------------------------------------------------------------
 
 
-def test_push_and_pull_can_be_switched_at_run_time(
+def test_a_subscription_can_be_changed_between_push_and_pull_at_run_time(
     emulator: Emulator, wire: Wire, endpoint: Endpoint
 ) -> None:
     """Both ModifyPushConfig and an update work. A pull is refused while there is an endpoint."""
@@ -278,7 +278,7 @@ def test_a_push_endpoint_that_is_no_url_is_refused(wire: Wire, url: str) -> None
     assert list(listed.subscriptions) == [before]
 
 
-def test_an_unknown_push_version_attribute_is_refused(wire: Wire) -> None:
+def test_a_push_config_with_an_unknown_x_goog_version_is_refused(wire: Wire) -> None:
     """The version is an attribute that formerly selected the envelope."""
     wire.create()
     config = to("http://127.0.0.1:1/", attributes={"x-goog-version": "v3"})
@@ -291,7 +291,7 @@ def test_an_unknown_push_version_attribute_is_refused(wire: Wire) -> None:
 # ---- life cycle of the broker --------------------------------------------------------------------
 
 
-def test_a_stopped_broker_keeps_messages_with_unanswered_pushes(
+def test_messages_whose_push_was_unanswered_when_the_broker_stopped_are_pushed_after_a_restart(
     clock: ManualClock, endpoint: Endpoint
 ) -> None:
     """The next broker with this engine pushes them."""
@@ -305,7 +305,7 @@ def test_a_stopped_broker_keeps_messages_with_unanswered_pushes(
         await_acknowledged(second)
 
 
-def test_a_push_pause_ends_in_real_time(endpoint: Endpoint) -> None:
+def test_a_failed_push_is_repeated_after_a_pause_on_the_real_clock(endpoint: Endpoint) -> None:
     """A timer of the broker ends the pause without any call."""
     statuses = iter([500, 200])
     endpoint.answer = lambda pushed: next(statuses)

@@ -14,7 +14,7 @@ from pullstream_emulator.push.pusher import (
 )
 
 
-def test_a_fully_used_push_window_doubles_with_success() -> None:
+def test_the_limit_of_concurrent_push_requests_doubles_after_a_fully_used_window_succeeds() -> None:
     """The window grows from a few requests to many within a few rounds."""
     pace = SlowStart()
     for expected in (8, 16, 32):
@@ -23,7 +23,7 @@ def test_a_fully_used_push_window_doubles_with_success() -> None:
         assert pace.window == expected
 
 
-def test_the_push_window_has_a_maximum() -> None:
+def test_the_number_of_concurrent_push_requests_has_a_maximum() -> None:
     """More successes do not increase it further."""
     pace = SlowStart()
     for _ in range(2 * MAX_WINDOW):
@@ -31,7 +31,7 @@ def test_the_push_window_has_a_maximum() -> None:
     assert pace.window == MAX_WINDOW
 
 
-def test_each_failed_push_round_doubles_the_pause_up_to_one_minute() -> None:
+def test_each_round_of_failed_push_requests_doubles_the_pause_up_to_one_minute() -> None:
     """The window is halved each time, down to one."""
     pace = SlowStart()
     pauses, windows = [], []
@@ -43,7 +43,7 @@ def test_each_failed_push_round_doubles_the_pause_up_to_one_minute() -> None:
     assert set(windows[3:]) == {1}
 
 
-def test_failures_of_one_push_round_count_once() -> None:
+def test_several_failed_push_requests_of_one_round_lengthen_the_pause_once() -> None:
     """A full window of requests to a dead endpoint counts as one failure."""
     pace = SlowStart()
     begun = pace.round
@@ -52,7 +52,7 @@ def test_failures_of_one_push_round_count_once() -> None:
     assert pace.failed(pace.round) == 2 * MIN_PAUSE
 
 
-def test_only_a_request_begun_after_the_failure_ends_the_push_backoff() -> None:
+def test_only_the_success_of_a_push_begun_after_the_failure_resets_the_pause() -> None:
     """A request that began earlier does not show the present state of the endpoint."""
     pace = SlowStart()
     before = pace.round
@@ -64,7 +64,7 @@ def test_only_a_request_begun_after_the_failure_ends_the_push_backoff() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3))))
-def test_the_push_window_and_pause_stay_within_their_bounds(
+def test_the_number_of_concurrent_push_requests_and_the_pause_stay_within_their_bounds(
     outcomes: list[tuple[bool, int]],
 ) -> None:
     """The bounds hold for any order in which requests of present and earlier rounds end."""

@@ -89,31 +89,31 @@ def post_twice(endpoint: Endpoint) -> list[PushAnswer]:
     return asyncio.run(run())
 
 
-def test_a_push_on_an_idle_connection_that_the_endpoint_closes_is_repeated() -> None:
+def test_a_push_request_on_an_idle_connection_closed_by_the_endpoint_is_sent_again() -> None:
     endpoint = Endpoint([OK], [OK])
     assert [answer.is_accepted for answer in post_twice(endpoint)] == [True, True]
     assert len(endpoint.targets) == 3
 
 
-def test_the_answer_to_a_repeated_push_request_counts() -> None:
+def test_the_result_of_a_push_request_sent_again_is_the_answer_to_the_second_request() -> None:
     endpoint = Endpoint([OK], [UNAVAILABLE])
     assert post_twice(endpoint)[1] == PushAnswer(False, "503 Service Unavailable")
 
 
-def test_a_push_request_is_repeated_only_once() -> None:
+def test_a_push_request_whose_connection_closes_again_is_not_sent_a_third_time() -> None:
     endpoint = Endpoint([OK], [b""])
     assert post_twice(endpoint)[1] == PushAnswer(False, "Server disconnected")
     assert len(endpoint.targets) == 3
 
 
-def test_a_push_on_a_new_connection_without_an_answer_fails() -> None:
+def test_a_push_request_on_a_new_connection_that_closes_without_an_answer_fails() -> None:
     endpoint = Endpoint([b""], [OK])
     assert [answer.is_accepted for answer in post_twice(endpoint)] == [False, True]
     assert len(endpoint.targets) == 2
 
 
 @pytest.mark.parametrize("begun", [b"H", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Le"])
-def test_a_push_request_whose_answer_has_begun_is_not_repeated(begun: bytes) -> None:
+def test_a_push_request_whose_answer_breaks_off_is_not_sent_again(begun: bytes) -> None:
     endpoint = Endpoint([OK, begun], [OK])
     assert post_twice(endpoint)[1] == PushAnswer(False, "the response ended within its head")
     assert len(endpoint.targets) == 2
@@ -149,5 +149,7 @@ def test_a_push_request_has_the_configured_path_and_query(target: str) -> None:
         ("HTTP://Host/Push", "http://host/Push"),
     ],
 )
-def test_a_push_url_keeps_all_characters_that_http_can_send(endpoint: str, url: str) -> None:
+def test_the_url_of_a_push_request_keeps_all_characters_that_http_can_send(
+    endpoint: str, url: str
+) -> None:
     assert str(url_as_configured(endpoint)) == url

@@ -87,7 +87,7 @@ def test_the_rest_api_creates_updates_lists_and_deletes_subscriptions(rest: Rest
     assert rest.call("GET", V1_SUBSCRIPTION).status == 404
 
 
-def test_a_rest_update_mask_may_be_in_the_query(rest: RestClient) -> None:
+def test_the_update_mask_of_a_rest_request_may_be_a_query_parameter(rest: RestClient) -> None:
     """Terraform's provider sends it so, with its own label and with fields that are null."""
     labels = {"goog-terraform-provisioned": "true"}
     rest.ok("PUT", f"{V1_TOPIC}?alt=json", {"name": TOPIC, "labels": labels})
@@ -103,7 +103,9 @@ def test_a_rest_update_mask_may_be_in_the_query(rest: RestClient) -> None:
 
 
 @pytest.mark.parametrize("method", ["PATCH", "patch"])
-def test_x_http_method_override_changes_the_method_of_a_post(rest: RestClient, method: str) -> None:
+def test_a_rest_post_with_an_x_http_method_override_header_is_handled_as_the_named_method(
+    rest: RestClient, method: str
+) -> None:
     """The HTTP/JSON transport of the official Java client sends updates in this form."""
     rest.create()
     content = {"topic": {"labels": {"team": "b"}}, "updateMask": "labels"}
@@ -115,21 +117,21 @@ def test_x_http_method_override_changes_the_method_of_a_post(rest: RestClient, m
     assert rest.call("GET", V1_TOPIC).status == 404
 
 
-def test_x_http_method_override_is_ignored_for_a_get(rest: RestClient) -> None:
+def test_a_rest_get_ignores_an_x_http_method_override_header(rest: RestClient) -> None:
     rest.create()
     assert rest.call("GET", V1_TOPIC, **{"X-HTTP-Method-Override": "DELETE"}).status == 200
     assert rest.call("GET", V1_TOPIC).status == 200
 
 
 @pytest.mark.parametrize("method", ["", "NOTHING"])
-def test_x_http_method_override_with_an_unknown_method_is_not_found(
+def test_a_rest_post_with_an_unknown_x_http_method_override_is_answered_with_404(
     rest: RestClient, method: str
 ) -> None:
     rest.create()
     assert rest.call("POST", V1_TOPIC, {}, **{"X-HTTP-Method-Override": method}).status == 404
 
 
-def test_rest_lists_are_returned_in_pages(rest: RestClient) -> None:
+def test_resource_lists_of_the_rest_api_are_returned_in_pages(rest: RestClient) -> None:
     """The query has the page size."""
     for name in ("aaa", "bbb", "ccc"):
         rest.ok("PUT", f"{V1_PROJECT}/topics/{name}")
@@ -168,7 +170,7 @@ def test_the_rest_api_publishes_pulls_and_acknowledges_messages(
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_rest_ack_deadline_of_zero_returns_the_message(rest: RestClient) -> None:
+def test_a_rest_call_that_sets_an_ack_deadline_of_zero_nacks_the_message(rest: RestClient) -> None:
     """The message is pulled again."""
     rest.create()
     publish(rest, "hello")
@@ -179,7 +181,9 @@ def test_a_rest_ack_deadline_of_zero_returns_the_message(rest: RestClient) -> No
     assert [r["message"] for r in pull(rest)] == [received["message"]]
 
 
-def test_http_and_grpc_clients_share_the_same_messages(rest: RestClient, wire: Wire) -> None:
+def test_messages_published_over_http_can_be_pulled_over_grpc_and_vice_versa(
+    rest: RestClient, wire: Wire
+) -> None:
     """A message published over one protocol can be pulled over the other."""
     rest.create()
     publish(rest, "from http")
@@ -190,7 +194,9 @@ def test_http_and_grpc_clients_share_the_same_messages(rest: RestClient, wire: W
     assert [r["message"]["data"] for r in pull(rest)] == [in_base64("from grpc")]
 
 
-def test_a_rest_pull_waits_for_a_message(rest: RestClient, emulator: Emulator) -> None:
+def test_a_rest_pull_waits_until_a_message_is_published(
+    rest: RestClient, emulator: Emulator
+) -> None:
     """With returnImmediately the pull does not wait."""
     rest.create()
     with closing(rest.connect()) as connection:
@@ -201,7 +207,9 @@ def test_a_rest_pull_waits_for_a_message(rest: RestClient, emulator: Emulator) -
     assert [r["message"]["data"] for r in received] == [in_base64("hello")]
 
 
-def test_a_rest_pull_ends_at_the_timeout_of_its_caller(rest: RestClient) -> None:
+def test_a_waiting_rest_pull_is_answered_empty_before_the_timeout_in_its_header(
+    rest: RestClient,
+) -> None:
     """A header may have the time limit, as in requests of Google's clients."""
     rest.create()
     reply = rest.call(
@@ -227,7 +235,7 @@ def test_a_rest_pull_whose_caller_disconnected_takes_no_message(
 # ---- snapshots, schemas, policies --------------------------------------------------------------
 
 
-def test_a_rest_seek_goes_to_a_snapshot_or_a_time(rest: RestClient) -> None:
+def test_a_rest_call_can_seek_a_subscription_to_a_snapshot_or_a_time(rest: RestClient) -> None:
     """Messages that were acknowledged since are delivered again."""
     rest.create(retainAckedMessages=True)
     snapshot = rest.ok("PUT", V1_SNAPSHOT, {"subscription": SUBSCRIPTION})
@@ -254,7 +262,7 @@ def test_a_subscription_detached_over_http_is_marked_as_detached(rest: RestClien
     assert rest.ok("GET", V1_SUBSCRIPTION)["detached"] is True
 
 
-def test_a_rest_call_replaces_the_push_config(rest: RestClient) -> None:
+def test_a_rest_modify_push_config_call_replaces_the_push_config(rest: RestClient) -> None:
     """The new one may have an endpoint or none."""
     rest.create()
     push = {"pushEndpoint": "http://127.0.0.1:1/push"}
@@ -311,7 +319,7 @@ def test_the_rest_api_stores_iam_policies_and_grants_permissions(rest: RestClien
 # ---- form of answers ---------------------------------------------------------------------------
 
 
-def test_rest_answers_are_pretty_printed_by_default(rest: RestClient) -> None:
+def test_json_answers_of_the_rest_api_are_pretty_printed_by_default(rest: RestClient) -> None:
     """Enums are numbers for Google's generated clients, which ask for them."""
     rest.create()
     _, _, pretty = rest.raw("GET", V1_SUBSCRIPTION)
@@ -323,7 +331,7 @@ def test_rest_answers_are_pretty_printed_by_default(rest: RestClient) -> None:
     assert numbers["state"] == 1
 
 
-def test_rest_errors_have_google_s_form(rest: RestClient) -> None:
+def test_errors_of_the_rest_api_have_google_s_json_form(rest: RestClient) -> None:
     """Errors have the HTTP codes of Google's mapping, and its texts."""
     rest.create()
     assert rest.call("PUT", V1_TOPIC).error == (
@@ -349,12 +357,14 @@ def test_rest_errors_have_google_s_form(rest: RestClient) -> None:
 @pytest.mark.parametrize(
     "path", ["/v1/", "/v1/projects/p", "/v2/projects/p/topics", "/favicon.ico"]
 )
-def test_an_unknown_rest_path_is_not_found(rest: RestClient, path: str) -> None:
+def test_a_request_with_an_unknown_rest_path_is_answered_with_404(
+    rest: RestClient, path: str
+) -> None:
     """The error is JSON like all others."""
     assert rest.call("GET", path).error == (404, "NOT_FOUND", "Method not found.")
 
 
-def test_a_rest_error_includes_its_details(rest: RestClient) -> None:
+def test_a_rest_error_includes_the_error_details_of_the_call(rest: RestClient) -> None:
     """With exactly-once delivery the details have the result for each ack ID."""
     rest.create(enableExactlyOnceDelivery=True)
     publish(rest, "hello")
@@ -373,7 +383,9 @@ def test_a_rest_error_includes_its_details(rest: RestClient) -> None:
     ]
 
 
-def test_a_rest_body_may_have_ten_mebibytes(rest: RestClient) -> None:
+def test_a_rest_request_body_of_ten_mebibytes_is_accepted_and_a_larger_one_refused(
+    rest: RestClient,
+) -> None:
     """The production front end has the same limit."""
     rest.create()
     body = b'{"messages": [{"data": ""}]}'
@@ -389,7 +401,9 @@ def test_a_rest_body_may_have_ten_mebibytes(rest: RestClient) -> None:
 # ---- faults ------------------------------------------------------------------------------------
 
 
-def test_faults_affect_rest_calls(rest: RestClient, emulator: Emulator) -> None:
+def test_faults_of_a_grpc_method_also_affect_the_corresponding_rest_call(
+    rest: RestClient, emulator: Emulator
+) -> None:
     """The effect is the same as on gRPC calls."""
     rest.create()
     with emulator.faults.error("Publish", errors.Unavailable("Not now."), times=1):
@@ -401,7 +415,7 @@ def test_faults_affect_rest_calls(rest: RestClient, emulator: Emulator) -> None:
     assert emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_an_internal_error_of_a_rest_call_has_code_500_and_is_logged(
+def test_an_internal_error_in_a_rest_call_is_answered_with_500_and_logged(
     rest: RestClient, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The caller gets one sentence, and the log has the traceback."""

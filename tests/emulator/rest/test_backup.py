@@ -30,7 +30,9 @@ def names_in(archive: bytes) -> list[str]:
         return sorted(tar.getnames())
 
 
-def test_concurrent_backup_requests_get_a_copy_each(tmp_path: Path) -> None:
+def test_each_of_several_concurrent_backup_requests_gets_a_complete_copy_of_the_database(
+    tmp_path: Path,
+) -> None:
     """The copies are made one after the other. A killed broker's copy is removed."""
     left = tmp_path / ".backup-left"
     left.mkdir()
@@ -45,7 +47,9 @@ def test_concurrent_backup_requests_get_a_copy_each(tmp_path: Path) -> None:
         eventually(lambda: not list(tmp_path.glob(".backup-*")))
 
 
-def test_stale_backup_links_and_files_are_removed_at_the_start(tmp_path: Path) -> None:
+def test_leftover_backup_files_in_the_data_directory_are_removed_at_the_start_of_the_broker(
+    tmp_path: Path,
+) -> None:
     """The target of the link stays."""
     target = tmp_path / "elsewhere"
     target.mkdir()
@@ -61,14 +65,18 @@ def test_stale_backup_links_and_files_are_removed_at_the_start(tmp_path: Path) -
     assert (target / "file").exists()
 
 
-def test_a_backup_needs_access_to_all_projects(tmp_path: Path) -> None:
+def test_a_backup_request_of_a_principal_without_access_to_all_projects_is_refused(
+    tmp_path: Path,
+) -> None:
     """A backup contains all projects."""
     access = Access({"all": Principal("root"), "ci": Principal("ci", frozenset({"test"}))})
     with Emulator(rest=True, data_dir=tmp_path, access=access) as emulator:
         assert [fetch(emulator, token)[0] for token in ("", "ci", "all")] == [401, 403, 200]
 
 
-def test_a_backup_after_a_failed_disk_write_is_an_error(tmp_path: Path) -> None:
+def test_a_backup_request_after_a_failed_disk_write_is_answered_with_an_error(
+    tmp_path: Path,
+) -> None:
     """The data directory may lack changes, so there is no copy. The call may be repeated."""
     with Emulator(rest=True, data_dir=tmp_path) as emulator:
         storage = emulator.broker.storage

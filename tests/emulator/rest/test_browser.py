@@ -130,7 +130,7 @@ def foreign_page() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", SHORT_HOST, FOREIGN_HOST])
-def test_a_page_of_another_site_cannot_use_the_broker(
+def test_a_web_page_of_another_site_cannot_call_the_broker(
     world: World, foreign_page: str, host: str
 ) -> None:
     """The page fails with every name of the broker. The page cannot read an answer either."""
@@ -141,7 +141,7 @@ def test_a_page_of_another_site_cannot_use_the_broker(
     assert world.is_untouched
 
 
-def test_a_page_with_a_null_origin_cannot_use_the_broker(world: World) -> None:
+def test_a_web_page_with_a_null_origin_cannot_call_the_broker(world: World) -> None:
     """A data: URL has such an origin."""
     outcomes = world.attack("data:text/html,prizes", f"http://{SHORT_HOST}:{world.emulator.port}")
     assert outcomes.pop("stream") == "refused"
@@ -149,7 +149,7 @@ def test_a_page_with_a_null_origin_cannot_use_the_broker(world: World) -> None:
     assert world.is_untouched
 
 
-def test_a_page_after_dns_rebinding_is_refused_by_the_broker(world: World) -> None:
+def test_the_broker_refuses_requests_of_a_web_page_after_dns_rebinding(world: World) -> None:
     """The browser takes the broker for the page's own site, and shows the page every answer."""
     broker = f"http://{FOREIGN_HOST}:{world.emulator.port}"
     outcomes = world.attack(f"{broker}/", broker)
@@ -161,14 +161,16 @@ def test_a_page_after_dns_rebinding_is_refused_by_the_broker(world: World) -> No
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", SHORT_HOST])
-def test_a_page_served_by_the_broker_itself_may_use_it(world: World, host: str) -> None:
+def test_a_web_page_served_by_the_broker_itself_may_call_the_broker(
+    world: World, host: str
+) -> None:
     """The page reads, writes and receives events."""
     broker = f"http://{host}:{world.emulator.port}"
     assert_can_do_everything(world, world.attack(f"{broker}/", broker))
 
 
 @pytest.mark.parametrize("host", ["localhost", SHORT_HOST])
-def test_a_page_of_an_allowed_origin_may_use_the_broker(
+def test_a_web_page_of_an_allowed_origin_may_call_the_broker(
     browser: Browser, foreign_page: str, host: str
 ) -> None:
     """The broker permits the origin, so the browser shows the page the answers."""

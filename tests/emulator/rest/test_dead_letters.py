@@ -45,7 +45,7 @@ def resend(rest: RestClient, message_id: str) -> Any:
     return rest.call("POST", RESEND, {"subscription": PARKED, "messageId": message_id})
 
 
-def test_stored_dead_letters_name_their_source_subscription_and_topic(
+def test_the_http_list_of_dead_letters_names_their_source_subscription_and_topic(
     rest: RestClient, wire: Wire
 ) -> None:
     fail(wire, "a")
@@ -58,20 +58,22 @@ def test_stored_dead_letters_name_their_source_subscription_and_topic(
     assert letter["isLeased"] is False
 
 
-def test_a_list_of_dead_letters_has_a_limit(rest: RestClient, wire: Wire) -> None:
+def test_the_http_list_of_dead_letters_is_limited_in_length(rest: RestClient, wire: Wire) -> None:
     fail(wire, "a", "b", "c")
     content = rest.ok("GET", f"{LIST}?limit=2")
     assert len(content["deadLetters"]) == 2
     assert content["further"] == 1
 
 
-def test_a_dead_letter_topic_without_a_subscription_is_listed(rest: RestClient) -> None:
+def test_the_http_list_of_dead_letters_includes_dead_letter_topics_without_a_subscription(
+    rest: RestClient,
+) -> None:
     assert rest.ok("GET", LIST)["topicsWithoutSubscription"] == []
     rest.ok("DELETE", f"/v1/{PARKED}")
     assert rest.ok("GET", LIST)["topicsWithoutSubscription"] == [FAILED]
 
 
-def test_resending_a_dead_letter_publishes_to_its_source_and_acknowledges(
+def test_resending_a_dead_letter_publishes_to_the_source_topic_and_acknowledges_the_letter(
     rest: RestClient, wire: Wire, emulator: Emulator
 ) -> None:
     """Neither the copy nor the others gain a delivery attempt or another order."""
@@ -86,7 +88,7 @@ def test_resending_a_dead_letter_publishes_to_its_source_and_acknowledges(
     assert resend(rest, "2").status == 404
 
 
-def test_a_leased_dead_letter_is_not_resent(
+def test_resending_a_dead_letter_that_is_leased_is_refused(
     rest: RestClient, wire: Wire, emulator: Emulator
 ) -> None:
     fail(wire, "a")
@@ -98,7 +100,7 @@ def test_a_leased_dead_letter_is_not_resent(
     assert len(emulator.messages(TOPIC)) == 1
 
 
-def test_a_dead_letter_is_not_resent_before_leased_ones_of_its_ordering_key(
+def test_a_dead_letter_is_not_resent_before_earlier_leased_dead_letters_of_its_ordering_key(
     rest: RestClient, wire: Wire
 ) -> None:
     fail(wire, "a", "b", key="k")
@@ -126,7 +128,7 @@ def test_dead_letters_of_an_ordering_key_are_resent_in_order(
     assert [each.data for each in emulator.messages(TOPIC)] == [b"a", b"b", b"a", b"b"]
 
 
-def test_a_dead_letter_whose_source_topic_is_deleted_is_not_resent(
+def test_resending_a_dead_letter_whose_source_topic_is_deleted_is_refused(
     rest: RestClient, wire: Wire
 ) -> None:
     fail(wire, "a")
@@ -138,13 +140,17 @@ def test_a_dead_letter_whose_source_topic_is_deleted_is_not_resent(
 
 
 @pytest.mark.parametrize("body", [None, [], {"subscription": PARKED}, {"messageId": 1}, "x"])
-def test_a_resend_needs_a_subscription_and_a_message_id(rest: RestClient, body: Any) -> None:
+def test_a_request_to_resend_a_dead_letter_needs_a_subscription_and_a_message_id(
+    rest: RestClient, body: Any
+) -> None:
     reply = rest.call("POST", RESEND, body)
     assert reply.status == 400
     assert "messageId" in reply.content["error"]["message"]
 
 
-def test_a_resend_with_an_invalid_subscription_name_is_refused(rest: RestClient) -> None:
+def test_a_request_to_resend_a_dead_letter_with_an_invalid_subscription_name_is_refused(
+    rest: RestClient,
+) -> None:
     """The error quotes the name, also half of a surrogate pair."""
     request = {"subscription": f"{PARKED}\ud800", "messageId": "1"}
     reply = rest.call("POST", RESEND, request)
@@ -152,7 +158,9 @@ def test_a_resend_with_an_invalid_subscription_name_is_refused(rest: RestClient)
     assert f"(name={PARKED}?)" in reply.content["error"]["message"]
 
 
-def test_dead_letters_of_other_projects_are_hidden_from_a_caller(clock: ManualClock) -> None:
+def test_the_http_list_of_dead_letters_hides_projects_without_access_from_the_caller(
+    clock: ManualClock,
+) -> None:
     access = Access({"all": Principal("root"), "other": Principal("ci", frozenset({"other"}))})
     with Emulator(clock=clock, rest=Rest(), access=access) as emulator:
         rest = RestClient(emulator.endpoint)

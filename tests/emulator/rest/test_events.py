@@ -71,7 +71,9 @@ def test_history_events_are_listed_over_http(
     assert kinds(rest.ok("GET", "/v0/events?topic=projects/p/topics/other")) == []
 
 
-def test_message_events_are_found_by_filter_and_text(rest: RestClient, emulator: Emulator) -> None:
+def test_history_events_of_messages_can_be_searched_over_http_by_filter_and_text(
+    rest: RestClient, emulator: Emulator
+) -> None:
     """The filter is Pub/Sub's; a text is in the data, an attribute, or the ordering key."""
     rest.create()
     emulator.publish(TOPIC, "one book", colour="red")
@@ -110,14 +112,16 @@ def test_history_events_can_be_cleared_over_http(rest: RestClient, emulator: Emu
         ("song=1", "no parameter 'song'; there are kind, resource"),
     ],
 )
-def test_an_invalid_events_query_is_refused_with_the_allowed_form(
+def test_the_error_for_an_invalid_query_of_history_events_states_the_allowed_form(
     query: str, text: str, emulator: Emulator
 ) -> None:
     """The error contains the value and the allowed form."""
     assert text in V0(emulator.endpoint).message("GET", f"/v0/events?{query}")
 
 
-def test_listing_events_of_a_broker_without_history_is_an_error(clock: ManualClock) -> None:
+def test_listing_history_events_over_http_is_an_error_if_the_broker_keeps_no_history(
+    clock: ManualClock,
+) -> None:
     """The error says how to enable it."""
     with Emulator(clock=clock, rest=True, history=0) as emulator:
         status, content = RestClient(emulator.endpoint).call("GET", "/v0/events")
@@ -128,7 +132,7 @@ def test_listing_events_of_a_broker_without_history_is_an_error(clock: ManualClo
 # ---- one message ---------------------------------------------------------------------------------
 
 
-def test_a_message_page_has_all_events_and_the_complete_data(
+def test_the_http_report_about_a_message_has_all_its_events_and_its_complete_data(
     rest: RestClient, emulator: Emulator, wire: Wire
 ) -> None:
     """The data is complete, which lists shorten."""
@@ -147,7 +151,7 @@ def test_a_message_page_has_all_events_and_the_complete_data(
     assert "decoded" not in shown
 
 
-def test_a_message_page_decodes_the_data_by_the_schema_of_its_topic(
+def test_the_http_report_about_a_message_decodes_the_data_by_the_schema_of_the_topic(
     rest: RestClient, emulator: Emulator
 ) -> None:
     """The topic's schema and the message's revision decide."""
@@ -172,7 +176,9 @@ def test_a_message_page_decodes_the_data_by_the_schema_of_its_topic(
     assert shown["decoded"] == {"id": str(2**62), "tags": []}
 
 
-def test_an_unknown_message_id_is_not_found_over_http(emulator: Emulator, rest: RestClient) -> None:
+def test_the_http_report_about_an_unknown_message_id_ends_with_not_found(
+    emulator: Emulator, rest: RestClient
+) -> None:
     """The error says how many events the history keeps. Without a topic, ids are ambiguous."""
     rest.create()
     v0 = V0(emulator.endpoint)
@@ -180,7 +186,7 @@ def test_an_unknown_message_id_is_not_found_over_http(emulator: Emulator, rest: 
     assert "topic is missing" in v0.message("GET", "/v0/messages/7")
 
 
-def test_a_message_id_of_a_topic_created_again_shows_the_newest_message(
+def test_the_http_report_about_a_message_id_of_a_recreated_topic_shows_the_newest_message(
     rest: RestClient, emulator: Emulator
 ) -> None:
     """The newest message of the name is shown."""
@@ -193,7 +199,7 @@ def test_a_message_id_of_a_topic_created_again_shows_the_newest_message(
     assert kinds(shown) == ["publish"]
 
 
-def test_an_unacknowledged_message_is_shown_after_the_history_is_cleared(
+def test_the_http_report_about_an_unacknowledged_message_is_available_after_a_history_clear(
     rest: RestClient, emulator: Emulator
 ) -> None:
     """The events of the message are unknown then."""
@@ -207,7 +213,7 @@ def test_an_unacknowledged_message_is_shown_after_the_history_is_cleared(
 # ---- live ----------------------------------------------------------------------------------------
 
 
-def test_the_live_stream_sends_the_status_and_new_events(
+def test_the_live_event_stream_sends_the_broker_status_and_new_history_events(
     emulator: Emulator, rest: RestClient
 ) -> None:
     """The first event of a stream is the status."""
@@ -223,7 +229,9 @@ def test_the_live_stream_sends_the_status_and_new_events(
     assert (content["skipped"], content["newest"]) == (0, 2)
 
 
-def test_the_live_stream_sends_changes_of_the_status(emulator: Emulator, rest: RestClient) -> None:
+def test_the_live_event_stream_sends_changes_of_the_broker_status(
+    emulator: Emulator, rest: RestClient
+) -> None:
     """After the first status, a reader gets what is new, what has changed and what is gone."""
     rest.create()
     other = f"{PROJECT}/topics/other"
@@ -248,7 +256,7 @@ def test_the_live_stream_sends_changes_of_the_status(emulator: Emulator, rest: R
     assert (subscription["backlog"], subscription["oldestUnackedSeconds"]) == (1, 0)
 
 
-def test_a_new_live_stream_begins_with_the_present_status(
+def test_a_new_live_event_stream_begins_with_the_present_broker_status(
     emulator: Emulator, rest: RestClient
 ) -> None:
     """The first status is newer than the one that other readers share."""
@@ -261,7 +269,7 @@ def test_a_new_live_stream_begins_with_the_present_status(
             assert len(second.next().data["topics"]) == 2
 
 
-def test_a_live_stream_continues_after_a_given_event_number(
+def test_a_live_event_stream_can_continue_after_a_given_event_number(
     emulator: Emulator, rest: RestClient
 ) -> None:
     """A page that reconnects misses nothing. `show` selects the parts."""
@@ -276,7 +284,7 @@ def test_a_live_stream_continues_after_a_given_event_number(
 
 
 @pytest.mark.parametrize("query", ["", "&filter=attributes:n"])
-def test_a_live_stream_counts_the_events_that_it_skips(
+def test_a_live_event_stream_that_skips_events_reports_their_number(
     emulator: Emulator, rest: RestClient, query: str
 ) -> None:
     """Nobody can read more, and the page must not freeze."""
@@ -289,7 +297,7 @@ def test_a_live_stream_counts_the_events_that_it_skips(
     assert content["events"][-1]["number"] == MAX_BATCH + 5
 
 
-def test_stopping_the_broker_ends_its_live_streams(clock: ManualClock) -> None:
+def test_stopping_the_broker_ends_the_live_event_streams_of_clients(clock: ManualClock) -> None:
     """The reader sees the end of the response."""
     with (
         Emulator(clock=clock, rest=True) as emulator,
@@ -303,7 +311,9 @@ def test_stopping_the_broker_ends_its_live_streams(clock: ManualClock) -> None:
 # ---- access --------------------------------------------------------------------------------------
 
 
-def test_a_live_stream_shows_only_the_projects_of_its_caller(clock: ManualClock) -> None:
+def test_a_live_event_stream_shows_only_projects_that_the_caller_may_access(
+    clock: ManualClock,
+) -> None:
     """`?project=` narrows them further."""
     access = Access({"t": Principal("ci", frozenset({"p", "q"}))})
     with Emulator(clock=clock, rest=True, access=access) as emulator:
@@ -325,7 +335,9 @@ def test_a_live_stream_shows_only_the_projects_of_its_caller(clock: ManualClock)
         assert client.call("GET", "/v0/live").status == 401
 
 
-def test_a_message_is_not_decoded_by_a_schema_of_a_foreign_project(clock: ManualClock) -> None:
+def test_the_http_report_does_not_decode_a_message_by_a_schema_of_a_project_without_access(
+    clock: ManualClock,
+) -> None:
     """A caller without access to that project would learn the names of its fields."""
     access = Access({"all": Principal("operator"), "t": Principal("ci", frozenset({"test"}))})
     definition = 'syntax = "proto3"; message Order { int32 secret = 1; }'

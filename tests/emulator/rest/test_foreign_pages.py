@@ -76,7 +76,7 @@ def host_is_refused(host: str, known: Known = KNOWN) -> bool:
         "pubsub.testing.svc.corp.example:8085",
     ],
 )
-def test_addresses_and_local_host_names_are_accepted_as_host_header(host: str) -> None:
+def test_ip_addresses_and_local_host_names_are_accepted_as_host_header(host: str) -> None:
     assert not host_is_refused(host)
 
 
@@ -126,7 +126,7 @@ def test_addresses_and_local_host_names_are_accepted_as_host_header(host: str) -
         "evil.example\\.local",
     ],
 )
-def test_a_public_host_header_is_refused(host: str) -> None:
+def test_a_request_with_a_public_host_name_as_host_header_is_refused(host: str) -> None:
     assert host_is_refused(host)
 
 
@@ -144,7 +144,7 @@ PORT = st.one_of(st.just(""), st.integers(0, 65535).map(":{}".format))
 
 
 @given(st.lists(LABEL, min_size=2), PORT, st.sampled_from(["", "."]))
-def test_any_subdomain_of_a_public_host_name_is_refused(
+def test_a_host_header_with_any_subdomain_of_a_public_host_name_is_refused(
     labels: list[str], port: str, dot: str
 ) -> None:
     name = ".".join([*labels, "evil", "example"])
@@ -196,7 +196,7 @@ def test_any_host_and_origin_values_are_accepted_or_refused_without_an_exception
         ("http", "localhost:8085", "vscode-webview://panel"),
     ],
 )
-def test_a_page_of_the_broker_s_own_or_an_allowed_origin_is_accepted(
+def test_requests_of_a_web_page_of_the_broker_s_own_or_an_allowed_origin_are_accepted(
     scheme: str, host: str, origin: str
 ) -> None:
     assert refusal(scheme, {"Host": [host], "Origin": [origin]}, KNOWN) is None
@@ -223,17 +223,19 @@ def test_a_page_of_the_broker_s_own_or_an_allowed_origin_is_accepted(
         ("http", "localhost:8085", "http://localhost:8085 http://evil.example"),
     ],
 )
-def test_a_page_of_a_foreign_origin_is_refused(scheme: str, host: str, origin: str) -> None:
+def test_a_request_of_a_web_page_of_a_foreign_origin_is_refused(
+    scheme: str, host: str, origin: str
+) -> None:
     assert refusal(scheme, {"Host": [host], "Origin": [origin]}, KNOWN)
 
 
-def test_a_request_with_one_foreign_of_two_origins_is_refused() -> None:
+def test_a_request_with_two_origin_headers_one_of_which_is_foreign_is_refused() -> None:
     own, foreign = "http://localhost", "http://evil.example"
     for origins in ([own, foreign], [foreign, own]):
         assert refusal("http", {"Host": ["localhost"], "Origin": origins}, KNOWN)
 
 
-def test_without_a_host_header_only_an_allowed_origin_is_accepted() -> None:
+def test_without_a_host_header_only_requests_with_an_allowed_origin_are_accepted() -> None:
     """Without a host there is nothing to compare the origin with."""
     assert refusal("http", {"Origin": ["http://localhost"]}, KNOWN)
     assert refusal("http", {"Origin": ["http://localhost:3000"]}, KNOWN) is None
@@ -252,7 +254,7 @@ def test_without_a_host_header_only_an_allowed_origin_is_accepted() -> None:
         ("cross-site", "http://localhost:8085", False),
     ],
 )
-def test_sec_fetch_site_decides_when_the_origin_header_is_missing(
+def test_a_request_without_origin_header_is_accepted_or_refused_by_its_sec_fetch_site_header(
     site: str, origin: str | None, passes: bool
 ) -> None:
     headers = {"Host": ["localhost:8085"], "Sec-Fetch-Site": [site]}
@@ -264,7 +266,9 @@ def test_sec_fetch_site_decides_when_the_origin_header_is_missing(
 # ---- error texts and option values ---------------------------------------------------------------
 
 
-def test_a_refusal_of_a_foreign_page_names_the_value_and_the_option() -> None:
+def test_the_error_for_a_foreign_web_page_names_the_refused_value_and_the_option_to_allow_it() -> (
+    None
+):
     text = refusal("http", {"Host": ["Broker.Example:8085"]}, Known())
     assert text
     assert "'Broker.Example:8085'" in text
@@ -280,7 +284,7 @@ def test_a_refusal_of_a_foreign_page_names_the_value_and_the_option() -> None:
 
 
 @given(LABEL, LABEL, PORT)
-def test_the_allow_host_option_suggested_by_a_refusal_admits_the_request(
+def test_the_allow_host_option_named_in_the_error_makes_the_refused_request_accepted(
     label: str, domain: str, port: str
 ) -> None:
     """The suggested --allow-host option lets the same request through."""
@@ -305,7 +309,7 @@ def test_an_allow_origin_value_that_cannot_match_is_refused(text: str) -> None:
         checked_origin(text)
 
 
-def test_the_names_of_the_machine_are_host_full_and_cluster_name(
+def test_the_accepted_names_of_the_machine_are_its_host_name_full_name_and_cluster_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The domain of the cluster is read from the resolver configuration."""
@@ -363,7 +367,7 @@ def emulator() -> Iterator[Emulator]:
         {"Origin": "null"},
     ],
 )
-def test_every_route_refuses_a_request_of_a_foreign_page(
+def test_every_http_route_refuses_a_request_of_a_foreign_web_page(
     emulator: Emulator, verb: str, path: str, headers: dict[str, str]
 ) -> None:
     """The request is refused before it has any effect. The answer has the form of the API."""
@@ -394,7 +398,7 @@ def test_the_full_name_of_the_machine_is_accepted_as_host_header(
     assert rest.call("GET", V1_TOPIC, Host="other.corp.example:8085").status == 403
 
 
-def test_allowed_hosts_and_origins_are_arguments_of_the_broker() -> None:
+def test_a_broker_accepts_hosts_and_origins_given_as_arguments_and_refuses_others() -> None:
     """Other hosts and origins are refused."""
     hosts, origins = ["broker.example.com"], ["http://localhost:3000"]
     with Emulator(rest=True, allow_hosts=hosts, allow_origins=origins) as emulator:
@@ -431,7 +435,7 @@ def headers_of(rest: RestClient, verb: str, path: str, **headers: str) -> dict[s
         return dict(connection.getresponse().headers)
 
 
-def test_an_invalid_allowed_host_or_origin_is_refused_at_construction() -> None:
+def test_constructing_an_emulator_with_an_invalid_allowed_host_or_origin_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'http://x\.example' is not a host name"):
         Emulator(rest=True, allow_hosts=["http://x.example"])
     with pytest.raises(ValueError, match="'localhost:3000' is not the origin of a page"):
@@ -453,14 +457,16 @@ def test_allowed_hosts_and_origins_can_be_set_on_the_command_line() -> None:
 @pytest.mark.parametrize(
     "argument", ["--allow-host=http://a.example", "--allow-origin=a.example:80"]
 )
-def test_the_command_line_refuses_hosts_and_origins_that_cannot_match(argument: str) -> None:
+def test_the_command_line_refuses_allowed_hosts_and_origins_that_cannot_match(
+    argument: str,
+) -> None:
     code, text = refused_start(argument)
     assert code == 2
     assert "is not" in text
     assert "must be" in text
 
 
-def test_a_host_name_in_the_tls_certificate_is_accepted(tmp_path: Path) -> None:
+def test_a_host_name_of_the_tls_certificate_is_accepted_as_host_header(tmp_path: Path) -> None:
     """Over TLS a browser has already checked the certificate for this name."""
     identity = new_identity("broker", "broker.example.com", "*.example.org", "127.0.0.1")
     certificate, key = identity.write(tmp_path)

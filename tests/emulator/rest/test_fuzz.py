@@ -179,7 +179,7 @@ class V0Hostility(Hostility):
     ("api", "seed"),
     [*((V1Hostility, seed) for seed in range(4)), *((V0Hostility, seed) for seed in range(3))],
 )
-def test_random_http_requests_get_an_error_and_change_nothing(
+def test_random_http_requests_are_answered_with_errors_and_change_no_resource(
     emulator: Emulator, api: type[Hostility], seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The requests go to every endpoint. Errors have the API's form, and no resource changes."""
@@ -270,7 +270,9 @@ def as_json(request: Message) -> bytes:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.method)
-def test_hostile_rest_requests_are_refused_without_effect(target: Target, route: Route) -> None:
+def test_hostile_rest_requests_are_refused_and_change_no_resource(
+    target: Target, route: Route
+) -> None:
     """Requests without an error are carried out."""
     anything: st.SearchStrategy[Any] = st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(), lambda kids: st.lists(kids, max_size=3)

@@ -41,7 +41,7 @@ def test_a_large_publish_and_pull_over_http_do_not_block_the_event_loop(
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_a_publish_with_too_many_messages_is_refused_without_blocking_the_loop(
+def test_an_http_publish_of_too_many_messages_is_refused_without_blocking_the_event_loop(
     rest: RestClient,
 ) -> None:
     body = b'{"messages":[' + b"{}," * 300_000 + b"{}]}"
@@ -52,7 +52,9 @@ def test_a_publish_with_too_many_messages_is_refused_without_blocking_the_loop(
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_an_error_deep_in_a_large_body_has_google_s_text(rest: RestClient) -> None:
+def test_an_error_deep_in_a_large_rest_request_body_is_reported_with_google_s_text(
+    rest: RestClient,
+) -> None:
     body = json.dumps({"messages": [{"data": "eA=="}] * 20_000 + [{"date": ""}]}).encode()
     status, _, text = rest.raw("POST", f"{V1_TOPIC}:publish", body)
     assert status == 400
@@ -82,7 +84,7 @@ def test_large_v0_appends_and_reads_do_not_block_the_event_loop(emulator: Emulat
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_a_large_v0_request_other_than_an_append_is_refused(emulator: Emulator) -> None:
+def test_a_v0_request_other_than_append_with_a_large_body_is_refused(emulator: Emulator) -> None:
     v0 = V0(emulator.endpoint)
     v0.append(1)
     status, _, text = v0.rest.raw("POST", "/v0/topics/orders/diff", b" " * 600_000 + b"{}")

@@ -46,14 +46,14 @@ async def turns_during(work: Callable[[], Awaitable[object]]) -> int:
     return turns
 
 
-def test_other_calls_run_while_the_live_status_is_computed() -> None:
+def test_other_calls_are_served_while_the_live_status_of_a_large_broker_is_computed() -> None:
     """Neither the computation nor the text of the whole status is one step of the event loop."""
     _, live = populated()
     assert asyncio.run(turns_during(live.refresh)) > COUNT // SLICE
     assert asyncio.run(turns_during(lambda: live.whole(everything))) > COUNT // SLICE
 
 
-async def test_readers_of_the_live_status_share_one_computation() -> None:
+async def test_simultaneous_readers_of_the_live_status_share_one_computation() -> None:
     """Readers at the same time share it, and those that accept an older status."""
     _, live = populated()
     await asyncio.gather(*(live.refresh() for _ in range(5)))
@@ -61,7 +61,7 @@ async def test_readers_of_the_live_status_share_one_computation() -> None:
     assert live.version == 1
 
 
-def test_a_status_computation_that_began_before_the_call_is_not_shared() -> None:
+def test_a_live_status_read_contains_changes_made_while_an_earlier_computation_runs() -> None:
     """A caller sees every change that it knows of."""
 
     async def read() -> str:
@@ -77,7 +77,9 @@ def test_a_status_computation_that_began_before_the_call_is_not_shared() -> None
     assert content(asyncio.run(read()))["topics"][0]["name"] == topic(0, "a")
 
 
-async def test_live_status_changes_are_those_since_the_version_of_the_reader() -> None:
+async def test_a_reader_of_the_live_status_gets_all_changes_since_the_version_that_it_knows() -> (
+    None
+):
     """Readers with different versions get different changes, from the projects that they see."""
     engine, live = populated(3)
     await live.refresh()
@@ -99,7 +101,7 @@ async def test_live_status_changes_are_those_since_the_version_of_the_reader() -
     assert content(live.changes(3, everything)) == {}
 
 
-async def test_removed_resources_are_forgotten_in_the_live_status_after_some_versions() -> None:
+async def test_after_some_versions_the_live_status_keeps_no_memory_of_removed_resources() -> None:
     """A reader that has not read for a minute gets the whole status."""
     engine, live = populated(2)
     await live.refresh()

@@ -38,13 +38,13 @@ def refusal(method: str, name: str, content: Any = None, **query: str) -> str:
 # ---- requests ----------------------------------------------------------------------------------
 
 
-def test_a_rest_request_is_read_from_its_body_and_named_by_its_path() -> None:
+def test_the_resource_name_in_a_rest_path_replaces_the_name_in_the_json_body() -> None:
     """A name in the body is ignored."""
     content = {"name": "projects/p/topics/other", "labels": {"a": "b"}}
     assert request("CreateTopic", TOPIC, content) == pubsub.Topic(name=TOPIC, labels={"a": "b"})
 
 
-def test_a_rest_path_may_name_a_nested_resource_of_the_request() -> None:
+def test_a_rest_path_may_set_the_name_of_a_nested_resource_in_the_request() -> None:
     """The two update calls do so. The body may have a field mask; Terraform omits it."""
     expected = pubsub.UpdateTopicRequest(topic=pubsub.Topic(name=TOPIC, labels={"a": "b"}))
     expected.update_mask.paths.extend(["labels", "schema_settings.first_revision_id"])
@@ -82,13 +82,13 @@ def test_a_rest_request_without_a_body_reads_its_fields_from_the_query() -> None
     assert getattr(pull, "return_immediately") is True  # noqa: B009
 
 
-def test_common_google_api_query_parameters_are_ignored() -> None:
+def test_a_rest_request_with_common_google_api_query_parameters_succeeds() -> None:
     """`key` is an example. All Google APIs have them."""
     query = {"key": "x", "alt": "json", "$alt": "json", "prettyPrint": "false", "fields": "a"}
     assert request("GetTopic", TOPIC, **query) == pubsub.GetTopicRequest(topic=TOPIC)
 
 
-def test_a_lone_surrogate_as_an_enum_value_is_refused() -> None:
+def test_a_lone_surrogate_as_an_enum_value_in_a_rest_body_is_refused() -> None:
     text = refusal("CreateSchema", "projects/p", {"type": "\ud800"})
     assert text.startswith("Invalid value at 'schema.type' ")
 
@@ -108,7 +108,7 @@ def test_an_empty_rest_body_is_an_empty_request(body: bytes) -> None:
 # ---- refusals ----------------------------------------------------------------------------------
 
 
-def test_an_unknown_field_in_a_rest_body_is_named_with_its_position() -> None:
+def test_the_error_for_an_unknown_field_in_a_rest_body_names_the_field_and_its_position() -> None:
     """The error has the text of the production service."""
     text = 'Invalid JSON payload received. Unknown name "foo"'
     assert refusal("CreateTopic", TOPIC, {"foo": 1}) == f"{text}: Cannot find field."
@@ -124,7 +124,7 @@ def test_an_unknown_field_in_a_rest_body_is_named_with_its_position() -> None:
 
 
 @pytest.mark.parametrize("data", ["a", "aGVsbG8=!", "a b=", "äöüß", "====a", 1, {}, [], True])
-def test_message_data_that_is_not_base64_is_refused(data: Any) -> None:
+def test_message_data_in_a_rest_body_that_are_not_base64_are_refused(data: Any) -> None:
     """The check includes characters that Python's decoder would skip."""
     text = refusal("Publish", TOPIC, {"messages": [{"data": data}]})
     assert text.startswith("Invalid value at 'messages[0].data' (TYPE_BYTES), ")
@@ -242,7 +242,7 @@ def test_a_rest_value_of_a_wrong_type_is_refused(method: str, content: Any) -> N
         ),
     ],
 )
-def test_an_invalid_value_in_a_rest_body_is_named_in_google_s_form(
+def test_the_error_for_an_invalid_value_in_a_rest_body_has_google_s_text(
     method: str, content: Any, problem: str
 ) -> None:
     assert refusal(method, SUBSCRIPTION, content).startswith(f"Invalid value at {problem}")
@@ -257,7 +257,7 @@ def test_an_invalid_value_in_a_rest_body_is_named_in_google_s_form(
         ({"pageSize": ""}, "'page_size' (TYPE_INT32), \"\""),
     ],
 )
-def test_an_invalid_rest_query_parameter_is_named_in_google_s_form(
+def test_the_error_for_an_invalid_rest_query_parameter_has_google_s_text(
     query: dict[str, str], problem: str
 ) -> None:
     text = refusal("ListTopics", "projects/p", **query)
@@ -302,7 +302,7 @@ def test_a_rest_body_that_is_not_json_is_refused(body: bytes) -> None:
         read(ROUTE["CreateSubscription"], SUBSCRIPTION, (), body)
 
 
-def test_a_long_invalid_value_is_quoted_only_in_part() -> None:
+def test_the_error_about_a_long_invalid_rest_value_quotes_only_a_part() -> None:
     """The error quotes only a part."""
     assert len(refusal("CreateTopic", TOPIC, {"x" * 100_000: 1})) < 300
     assert len(refusal("Publish", TOPIC, {"messages": [{"data": "?" * 100_000}]})) < 300
@@ -319,7 +319,9 @@ names = st.sampled_from([*(f.json_name for f in pubsub.Subscription.DESCRIPTOR.f
 
 
 @given(st.dictionaries(names, json_values))
-def test_any_json_body_is_read_or_refused_with_invalid_argument(content: dict[str, Any]) -> None:
+def test_any_json_body_of_a_rest_request_is_read_or_refused_with_invalid_argument(
+    content: dict[str, Any],
+) -> None:
     """There is no other exception, whatever is in the fields."""
     body = json.dumps(content).encode()
     try:
@@ -334,7 +336,7 @@ def test_any_json_body_is_read_or_refused_with_invalid_argument(content: dict[st
 
 
 @given(st.binary(), st.booleans(), st.booleans())
-def test_message_data_may_be_url_safe_or_unpadded_base64(
+def test_message_data_in_a_rest_body_may_be_url_safe_or_unpadded_base64(
     data: bytes, safe: bool, padded: bool
 ) -> None:
     """JSON of proto3 allows these forms."""

@@ -25,7 +25,9 @@ TEXT = "text/plain; charset=utf-8"
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz"])
-def test_the_root_path_answers_ok(rest: RestClient, path: str) -> None:
+def test_the_broker_answers_ok_to_an_http_request_for_the_root_path(
+    rest: RestClient, path: str
+) -> None:
     """The answer has the text that tools expect since Google's emulator sends it."""
     assert rest.raw("GET", path) == (200, TEXT, "Ok\n")
     assert rest.raw("HEAD", path) == (200, TEXT, "")
@@ -45,7 +47,9 @@ def test_a_reset_over_http_removes_all_resources(rest: RestClient) -> None:
     assert "version" not in rest.ok("GET", f"{V1_TOPIC}:getIamPolicy")
 
 
-def test_the_reset_and_v1_calls_refuse_pages_of_other_sites(rest: RestClient) -> None:
+def test_the_http_reset_and_v1_calls_refuse_requests_of_web_pages_of_other_sites(
+    rest: RestClient,
+) -> None:
     """Browsers send such requests without asking, but with the origin of the page."""
     rest.create()
     foreign = {"Sec-Fetch-Site": "cross-site"}
@@ -59,7 +63,9 @@ def test_the_reset_and_v1_calls_refuse_pages_of_other_sites(rest: RestClient) ->
     assert rest.call("GET", V1_TOPIC, **{"Sec-Fetch-Site": "none"}).status == 200
 
 
-def test_shutdown_over_http_is_refused_for_a_broker_inside_a_program(rest: RestClient) -> None:
+def test_an_http_shutdown_request_is_refused_by_an_emulator_inside_a_python_program(
+    rest: RestClient,
+) -> None:
     """Such a broker ends with the `with` block."""
     assert rest.call("POST", "/shutdown").error == (
         501,
@@ -69,7 +75,9 @@ def test_shutdown_over_http_is_refused_for_a_broker_inside_a_program(rest: RestC
     assert rest.raw("GET", "/")[0] == 200
 
 
-def test_the_admin_api_is_served_on_the_rest_port(rest: RestClient, emulator: Emulator) -> None:
+def test_the_admin_api_is_served_on_the_port_of_the_rest_api(
+    rest: RestClient, emulator: Emulator
+) -> None:
     """The API sets faults of this broker."""
     fault = b'{"fault": "error:GetTopic:UNAVAILABLE"}'
     status, _, _ = rest.raw("POST", "/v0/admin/faults", fault)
@@ -78,7 +86,7 @@ def test_the_admin_api_is_served_on_the_rest_port(rest: RestClient, emulator: Em
     emulator.faults.clear()
 
 
-def test_an_emulator_serves_only_grpc_by_default(rest: RestClient) -> None:
+def test_an_emulator_without_the_rest_argument_serves_only_grpc(rest: RestClient) -> None:
     """HTTP is cheap, but tests do not need it."""
     with Emulator() as other, pytest.raises(HTTPException):
         RestClient(other.endpoint).raw("GET", "/")
@@ -143,7 +151,7 @@ def test_the_emulator_program_serves_grpc_and_http_on_one_port() -> None:
         assert (process.returncode, output, errors) == (0, "", "")
 
 
-def test_the_rest_port_option_serves_http_on_its_own_port() -> None:
+def test_with_the_rest_port_option_the_emulator_program_serves_http_on_a_separate_port() -> None:
     """A second line prints that port. The gRPC port does not serve HTTP then."""
     with running("--rest-port", "0") as (process, endpoint):
         assert process.stdout is not None
@@ -154,7 +162,7 @@ def test_the_rest_port_option_serves_http_on_its_own_port() -> None:
             RestClient(endpoint).raw("GET", "/")
 
 
-def test_the_no_rest_option_serves_grpc_alone() -> None:
+def test_with_the_no_rest_option_the_emulator_program_serves_only_grpc() -> None:
     """Then gRPC alone is served."""
     with running("--no-rest") as (process, endpoint):
         with pytest.raises(HTTPException):
@@ -162,7 +170,7 @@ def test_the_no_rest_option_serves_grpc_alone() -> None:
         ends_well(process)
 
 
-def test_without_aiohttp_the_program_serves_grpc_and_reports_it() -> None:
+def test_without_aiohttp_the_emulator_program_serves_grpc_and_logs_that_http_is_missing() -> None:
     """One line says so. An explicit HTTP option is an error."""
     hidden = (
         "import sys; sys.modules['aiohttp'] = None; "
@@ -176,7 +184,7 @@ def test_without_aiohttp_the_program_serves_grpc_and_reports_it() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"Error: {MISSING}\n")
 
 
-def test_a_rest_port_that_is_in_use_is_reported_in_one_line() -> None:
+def test_the_emulator_program_reports_a_rest_port_that_is_in_use_in_one_line() -> None:
     """The error is the same as for gRPC's port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = str(taken.getsockname()[1])
@@ -184,7 +192,9 @@ def test_a_rest_port_that_is_in_use_is_reported_in_one_line() -> None:
     assert error.startswith(f"Error: cannot listen on 127.0.0.1:{busy}: ")
 
 
-def test_missing_requirements_of_the_rest_api_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_emulator_with_rest_is_refused_if_a_requirement_of_the_rest_api_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Either aiohttp is missing, or the system cannot pass on connections."""
     assert obstacle(Rest()) is None
     with monkeypatch.context() as patch:

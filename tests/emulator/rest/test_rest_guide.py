@@ -32,7 +32,7 @@ def ask(rest: RestClient, arguments: list[str]) -> Any:
     return rest.ok(verb, address.removeprefix("localhost:8085"), content)
 
 
-def test_the_program_of_the_rest_guide_runs() -> None:
+def test_the_example_program_of_the_rest_guide_runs() -> None:
     """A new broker has no topic."""
     (program,) = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}

@@ -35,7 +35,7 @@ def test_every_google_rpc_except_streaming_pull_has_a_rest_route() -> None:
         ("GET", "projects/p/topics/a+b~c", "GetTopic", "projects/p/topics/a+b~c"),
     ],
 )
-def test_a_rest_verb_and_path_select_an_rpc_and_a_resource(
+def test_a_rest_verb_and_path_are_mapped_to_an_rpc_and_a_resource_name(
     verb: str, path: str, method: str, name: str
 ) -> None:
     """The name is decoded once."""
@@ -59,6 +59,8 @@ def test_a_rest_verb_and_path_select_an_rpc_and_a_resource(
         ("get", "/v1/projects/p/topics/t"),
     ],
 )
-def test_other_rest_verbs_and_paths_select_no_rpc(verb: str, path: str) -> None:
+def test_unknown_combinations_of_rest_verb_and_path_are_mapped_to_no_rpc(
+    verb: str, path: str
+) -> None:
     """Examples are another verb, another path, and a segment too few or too many."""
     assert find(verb, path) is None

@@ -93,7 +93,7 @@ def test_the_http_server_closes_the_connection_of_a_client_that_does_not_read(
     assert descriptor == -1
 
 
-def test_a_reading_client_gets_its_whole_answer_while_the_http_server_stops(
+def test_a_client_that_reads_slowly_gets_its_whole_answer_while_the_http_server_stops(
     tls: tuple[ssl.SSLContext, ssl.SSLContext] | None,
 ) -> None:
     descriptor, got = asyncio.run(stop_while_it_answers(tls, reads=True))
@@ -117,7 +117,7 @@ async def fail_handshakes(tls: ssl.SSLContext, count: int) -> int:
         await server.stop()
 
 
-def test_failed_tls_handshakes_leave_no_objects_in_memory(
+def test_failed_tls_handshakes_with_the_http_server_leave_no_objects_in_memory(
     identity: Identity, tmp_path: Path
 ) -> None:
     """The test runs while Python's garbage collector is off."""
@@ -143,6 +143,6 @@ async def stop_at_once() -> int:
         return mine.fileno()
 
 
-def test_the_http_server_closes_a_connection_that_is_not_served_yet() -> None:
+def test_a_stopping_http_server_closes_a_connection_that_has_not_been_served_yet() -> None:
     """The task of the connection is cancelled before its first step."""
     assert asyncio.run(stop_at_once()) == -1

@@ -23,7 +23,7 @@ def listed(rest: RestClient, query: str = "") -> tuple[list[tuple[str, str]], in
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_messages_of_a_subscription_are_listed_in_publish_order(
+def test_the_http_list_of_messages_of_a_subscription_is_in_publish_order(
     rest: RestClient, emulator: Emulator, wire: Wire, ordered: bool
 ) -> None:
     """The messages are new, leased or delayed, with and without ordering keys."""
@@ -44,7 +44,7 @@ def test_messages_of_a_subscription_are_listed_in_publish_order(
     assert listed(rest, "&state=delayed&limit=1")[0] == [("2", "delayed")]
 
 
-def test_a_search_of_a_large_backlog_does_not_block_other_calls(
+def test_an_http_search_of_messages_in_a_large_backlog_does_not_block_other_calls(
     rest: RestClient, emulator: Emulator
 ) -> None:
     """The messages that a filter accepts are counted beyond the limit."""
@@ -65,7 +65,7 @@ def test_a_search_of_a_large_backlog_does_not_block_other_calls(
         ("&song=1", "no parameter 'song'"),
     ],
 )
-def test_an_invalid_parameter_of_the_messages_list_is_refused(
+def test_the_http_list_of_messages_with_an_invalid_parameter_is_refused(
     rest: RestClient, emulator: Emulator, query: str, text: str
 ) -> None:
     """The error names the value and the allowed form."""

@@ -87,14 +87,16 @@ def test_a_token_gives_v0_access_to_its_own_projects_only(one: Caller) -> None:
     assert Caller(one.endpoint, "t-root").ask("PUT", TOPIC) == (201, "")
 
 
-def test_a_v0_token_may_be_in_the_query(endpoint: str, one: Caller) -> None:
+def test_the_token_of_a_v0_request_may_be_a_query_parameter(endpoint: str, one: Caller) -> None:
     """The EventSource of a browser has no other way to send the token."""
     path = one.begin()
     with one.stream(f"{path}?access_token=t-one") as stream:
         assert stream.next().name == "caught-up"
 
 
-def test_a_v0_watch_can_be_opened_only_by_its_creator(endpoint: str, one: Caller) -> None:
+def test_a_v0_watch_stream_can_be_opened_only_by_the_principal_that_created_the_session(
+    endpoint: str, one: Caller
+) -> None:
     """Another caller with access to its topics cannot open it either."""
     path = one.begin()
     two, root = Caller(endpoint, "t-two"), Caller(endpoint, "t-root")
@@ -109,7 +111,7 @@ def test_a_v0_watch_can_be_opened_only_by_its_creator(endpoint: str, one: Caller
     assert one.ask("DELETE", path) == (200, "")
 
 
-def test_v0_requests_from_pages_of_other_sites_are_refused(one: Caller) -> None:
+def test_v0_requests_from_web_pages_of_other_sites_are_refused(one: Caller) -> None:
     """Browsers send the origin of a page."""
     headers = {"Sec-Fetch-Site": "cross-site"}
     assert one.ask("GET", OURS, **headers) == (403, "forbidden")
@@ -117,13 +119,15 @@ def test_v0_requests_from_pages_of_other_sites_are_refused(one: Caller) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v0/admin/history", "/v0/%61dmin/history", "/v0/admin/x"])
-def test_a_project_token_gives_no_access_to_the_admin_api(one: Caller, path: str) -> None:
+def test_a_token_for_one_project_gives_no_access_to_the_v0_admin_api(
+    one: Caller, path: str
+) -> None:
     """The token is refused although its path begins with /v0."""
     assert one.rest.call("GET", path, **one.headers).status in (403, 404)
 
 
 @pytest.mark.parametrize(("token", "opens"), [("t-one", True), ("t-two", False), ("t-root", False)])
-def test_a_v0_watch_can_be_opened_over_grpc_only_by_its_creator(
+def test_a_v0_watch_session_can_be_opened_over_grpc_only_by_the_principal_that_created_it(
     endpoint: str, one: Caller, token: str, opens: bool
 ) -> None:
     """The watch was begun over HTTP."""

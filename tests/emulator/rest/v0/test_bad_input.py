@@ -104,7 +104,7 @@ def test_invalid_v0_topic_settings_are_refused(v0: V0, content: Any, message: st
         ({"records": [{"data": 1}], "create": "no"}, "create: Expected `bool | null`, got `str`"),
     ],
 )
-def test_invalid_v0_records_are_refused(v0: V0, content: Any, message: str) -> None:
+def test_v0_appends_of_invalid_records_are_refused(v0: V0, content: Any, message: str) -> None:
     v0.ok("PUT", TOPIC)
     assert message in v0.message("POST", TOPIC, content)
     assert v0.ok("GET", TOPIC)["head_seq"] == 0
@@ -299,7 +299,7 @@ def test_invalid_v0_names_and_query_parameters_are_refused(
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_a_v0_body_for_a_call_without_fields_is_refused(v0: V0, verb: str) -> None:
+def test_a_body_with_fields_for_a_v0_call_without_parameters_is_refused(v0: V0, verb: str) -> None:
     v0.ok("PUT", TOPIC)
     message = v0.message(verb, TOPIC, {"if_empty": True})
     assert message == "The body: Object contains unknown field `if_empty`; the fields are none."
@@ -326,7 +326,7 @@ def test_a_v0_body_for_a_call_without_fields_is_refused(v0: V0, verb: str) -> No
         ("POST", "/v0/topics", (405, "method_not_allowed")),
     ],
 )
-def test_v0_calls_for_missing_resources_are_not_found(
+def test_v0_calls_for_missing_resources_are_answered_with_404(
     v0: V0, verb: str, path: str, refusal: tuple[int, str]
 ) -> None:
     content = {"before_seq": 1} if path.endswith("/delete") else None

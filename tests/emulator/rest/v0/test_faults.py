@@ -14,7 +14,9 @@ from tests.emulator.v0_client import TOPIC, V0
 RECORDS = {"records": [{"data": 1}]}
 
 
-def test_an_error_fault_of_an_rpc_affects_v0_calls(v0: V0, emulator: Emulator) -> None:
+def test_an_error_fault_of_a_grpc_method_also_refuses_the_corresponding_v0_call(
+    v0: V0, emulator: Emulator
+) -> None:
     """The status is the one that corresponds to the gRPC code, with a Retry-After header."""
     with emulator.faults.error("Append", Unavailable("Not now."), times=1):
         with closing(v0.rest.connect()) as connection:
@@ -25,7 +27,7 @@ def test_an_error_fault_of_an_rpc_affects_v0_calls(v0: V0, emulator: Emulator) -
         assert v0.append(2)["head_seq"] == 1
 
 
-def test_a_v0_append_whose_reply_is_lost_takes_effect(v0: V0, emulator: Emulator) -> None:
+def test_a_v0_append_whose_reply_a_fault_drops_has_taken_effect(v0: V0, emulator: Emulator) -> None:
     """A second attempt with the same key has no further effect."""
     keyed: Any = {**RECORDS, "idempotency_key": "k"}
     with emulator.faults.lose_reply("Append", times=1):
@@ -34,7 +36,7 @@ def test_a_v0_append_whose_reply_is_lost_takes_effect(v0: V0, emulator: Emulator
     assert v0.data() == [1]
 
 
-def test_a_v0_stream_that_an_error_fault_refuses_gets_an_error_status(
+def test_a_v0_watch_stream_refused_by_an_error_fault_is_answered_with_an_error_status(
     v0: V0, emulator: Emulator
 ) -> None:
     """The stream is refused like any call.
@@ -53,7 +55,7 @@ def test_a_v0_stream_that_an_error_fault_refuses_gets_an_error_status(
         assert stream.rest()[-1].data == {"code": "unavailable", "message": "Not any more."}
 
 
-def test_an_internal_error_of_a_v0_call_has_code_500_and_is_logged(
+def test_an_internal_error_in_a_v0_call_is_answered_with_500_and_logged(
     v0: V0, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The caller gets one sentence, and the log has the traceback."""

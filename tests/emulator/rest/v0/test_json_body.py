@@ -43,7 +43,9 @@ def spaced(draw: Any, value: Any) -> str:
 
 @given(st.data())
 @settings(max_examples=40)
-def test_loads_records_keeps_only_the_data_of_records_as_text(data: st.DataObject) -> None:
+def test_reading_a_v0_append_body_keeps_record_data_as_json_text_and_parses_all_other_fields(
+    data: st.DataObject,
+) -> None:
     """Everything else is parsed as JSON, wherever there is space."""
     values = data.draw(st.lists(VALUE, min_size=1, max_size=3))
     content: dict[str, Any] = {
@@ -66,7 +68,7 @@ def test_loads_records_keeps_only_the_data_of_records_as_text(data: st.DataObjec
         (r'"\ud83d\\ude00"', False), (r'"\\\ud83d\ude00"', True),
     ],
 )  # fmt: skip
-def test_lone_surrogates_are_kept_in_v0_data_and_refused_in_other_text(
+def test_lone_surrogates_are_kept_in_v0_record_data_and_refused_in_other_v0_texts(
     text: str, is_pair: bool
 ) -> None:
     """The data are text that JSON allows; a tag must be Unicode."""
@@ -80,13 +82,13 @@ def test_lone_surrogates_are_kept_in_v0_data_and_refused_in_other_text(
 
 
 @pytest.mark.parametrize("text", [rb'"\ud8zz"', rb'"\ud8', b'"\xff"', b'"\xffud800"', b'"\xfe"'])
-def test_invalid_json_text_cannot_become_v0_data(text: bytes) -> None:
+def test_invalid_json_text_is_refused_as_data_of_a_v0_record(text: bytes) -> None:
     """Bytes and incomplete escapes stay errors beside half of a surrogate pair."""
     assert not is_json(text)
     assert not is_json(rb'["\ud800",' + text + b"]")
 
 
-def test_v0_json_is_written_in_one_line() -> None:
+def test_json_answers_of_the_v0_api_are_written_in_one_line() -> None:
     """Texts are inserted unchanged."""
     content = {"a": 'é"\n', "b": [Raw("1.00"), Raw("[ ]")], "c": None}
     assert to_json(content) == '{"a":"é\\"\\n","b":[1.00,[ ]],"c":null}'

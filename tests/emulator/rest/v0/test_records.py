@@ -27,7 +27,7 @@ def publish(v0: V0, data: bytes, **fields: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "headers"), [({"idempotency_key": "k"}, {}), ({}, {"Idempotency-Key": "k"})]
 )
-def test_a_v0_append_with_an_idempotency_key_is_applied_once(
+def test_a_repeated_v0_append_with_the_same_idempotency_key_is_applied_once(
     v0: V0, fields: dict[str, str], headers: dict[str, str]
 ) -> None:
     """The key is in the body or in the usual header. The repetition gets the first answer."""
@@ -38,7 +38,7 @@ def test_a_v0_append_with_an_idempotency_key_is_applied_once(
     assert v0.data() == [1]
 
 
-def test_a_v0_body_with_the_form_content_type_is_read_as_json(v0: V0) -> None:
+def test_a_v0_request_body_with_a_form_content_type_is_read_as_json(v0: V0) -> None:
     """By default curl sends this content type."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     v0.ok("POST", TOPIC, {"records": [{"data": "a=1&b=2"}]}, **form)
@@ -59,7 +59,7 @@ JSON = st.recursive(
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_v0_data_may_be_any_json_value(v0: V0, data: list[Any]) -> None:
+def test_data_of_a_v0_record_may_be_any_json_value(v0: V0, data: list[Any]) -> None:
     """The data are read as it was written."""
     appended = v0.append(*data)
     assert v0.data(from_seq=appended["first_seq"] - 1) == data
@@ -79,7 +79,7 @@ def test_v0_data_may_be_any_json_value(v0: V0, data: list[Any]) -> None:
         f'"{"[" * 1000}"',
     ],
 )
-def test_v0_data_keep_their_json_text(v0: V0, text: str) -> None:
+def test_data_of_a_v0_record_are_returned_with_the_appended_json_text(v0: V0, text: str) -> None:
     """The text is unchanged, even if a JSON parser would change it."""
     assert raw_append(v0, f' {{"records": [ {{"data": {text} }}]}}') == 201
     assert f'"data":{text}}}' in raw_diff(v0)
@@ -90,7 +90,7 @@ def test_v0_data_keep_their_json_text(v0: V0, text: str) -> None:
     assert f'"data":{text}}}' in lines[-1]
 
 
-def test_whitespace_between_json_tokens_of_v0_data_is_removed(v0: V0) -> None:
+def test_whitespace_between_json_tokens_in_data_of_a_v0_record_is_removed(v0: V0) -> None:
     """Line breaks would split an event. Strings keep their space."""
     raw_append(v0, '{"records": [{"data": {\n "a b\\n" :\t[1,\r\n 2] } }]}')
     assert '"data":{"a b\\n":[1,2]}}' in raw_diff(v0)
@@ -109,14 +109,14 @@ def raw_diff(v0: V0) -> str:
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"plain", b"NaN", b"[" * 5000])
-def test_data_that_are_not_json_are_returned_as_base64_bytes(v0: V0, data: bytes) -> None:
+def test_v0_returns_message_data_that_are_not_json_as_base64(v0: V0, data: bytes) -> None:
     """Another client published it."""
     v0.ok("PUT", TOPIC)
     publish(v0, data, attributes={"a": "b"})
     assert v0.data() == [{"$bytes": b64encode(data).decode()}]
 
 
-def test_json_published_by_other_clients_is_v0_data(v0: V0) -> None:
+def test_v0_returns_json_published_by_google_clients_as_record_data(v0: V0) -> None:
     """The attributes and ordering key are included.
 
     Google clients read appended records likewise.
@@ -140,7 +140,7 @@ def test_json_published_by_other_clients_is_v0_data(v0: V0) -> None:
     assert (pulled["data"], pulled["orderingKey"]) == (b64encode(b'{"n":2}').decode(), "l")
 
 
-def test_a_v0_append_may_set_one_node_for_all_records(v0: V0) -> None:
+def test_the_node_of_a_v0_append_request_applies_to_all_its_records(v0: V0) -> None:
     """A record with its own node keeps that."""
     v0.ok("POST", TOPIC, {"records": [{"data": 1}, {"data": 2, "node": "b"}], "node": "a"})
     assert [record["$node"] for record in v0.diff()["records"]] == ["a", "b"]
@@ -156,7 +156,7 @@ def test_a_v0_append_may_set_one_node_for_all_records(v0: V0) -> None:
         ({"include_data": False, "include_tags": False}, {"$node"}),
     ],
 )
-def test_a_v0_reader_selects_the_fields_of_records(
+def test_a_v0_read_request_selects_which_fields_of_records_are_returned(
     v0: V0, wanted: dict[str, Any], names: set[str]
 ) -> None:
     """Number and time are always included.

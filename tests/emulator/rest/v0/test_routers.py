@@ -21,7 +21,7 @@ def route(v0: V0, **settings: Any) -> Any:
     return v0.ok("PUT", ROUTER, {"source": "orders", "dest": "orders:eu", **settings})
 
 
-def test_v0_routers_are_listed_by_source_and_destination(v0: V0) -> None:
+def test_the_v0_list_of_routers_can_be_limited_by_source_and_destination(v0: V0) -> None:
     """The list has all routers, in pages, or those of one topic."""
     v0.ok("PUT", COPIES)
     assert route(v0)["dest"] == v0.ok("GET", ROUTER)["dest"] == "orders:eu"
@@ -40,7 +40,7 @@ def test_v0_routers_are_listed_by_source_and_destination(v0: V0) -> None:
     assert v0.ok("GET", ROUTER) in first["routers"]
 
 
-def test_a_v0_router_cycle_is_refused_with_its_path(v0: V0) -> None:
+def test_the_error_for_a_v0_router_that_closes_a_cycle_names_the_path_of_the_cycle(v0: V0) -> None:
     """The error has the path as text and as a list of /v0 names for programs."""
     v0.ok("PUT", COPIES)
     route(v0)

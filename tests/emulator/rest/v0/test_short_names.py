@@ -11,7 +11,7 @@ NAME = st.text("ab:1/é%& ", min_size=1, max_size=10)
 
 
 @given(NAME)
-def test_a_short_topic_name_survives_the_conversion_to_an_id_and_back(name: str) -> None:
+def test_a_short_v0_topic_name_survives_the_conversion_to_a_topic_id_and_back(name: str) -> None:
     """A name that looks like an encoded one stands for the decoded name."""
     path = short_names.topic_path("p", name)
     assert path.startswith("projects/p/topics/")

@@ -13,7 +13,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30
 
 
 @given(tag=TEXT, other=TEXT)
-def test_an_eq_tag_filter_accepts_only_its_tag(tag: str, other: str) -> None:
+def test_a_v0_eq_tag_filter_accepts_only_records_with_the_given_tag(tag: str, other: str) -> None:
     """The tag may have any characters."""
     accepts = compile_filter(tag_filter.to_text(["tag", "Eq", tag], "filter"))
     assert accepts({"tag": tag})
@@ -22,7 +22,9 @@ def test_an_eq_tag_filter_accepts_only_its_tag(tag: str, other: str) -> None:
 
 
 @given(prefix=TEXT.filter(lambda text: "*" not in text), other=TEXT)
-def test_a_glob_tag_filter_accepts_tags_with_its_prefix(prefix: str, other: str) -> None:
+def test_a_v0_glob_tag_filter_accepts_records_whose_tag_has_the_given_prefix(
+    prefix: str, other: str
+) -> None:
     """The filter accepts no record without a tag."""
     accepts = compile_filter(tag_filter.to_text(["tag", "Glob", prefix + "*"], "filter"))
     assert accepts({"tag": prefix + other})
@@ -31,7 +33,9 @@ def test_a_glob_tag_filter_accepts_tags_with_its_prefix(prefix: str, other: str)
 
 
 @given(operator=st.sampled_from(["Eq", "Glob"]), text=TEXT.filter(lambda text: "*" not in text))
-def test_a_tag_filter_is_reported_in_the_form_of_the_request(operator: str, text: str) -> None:
+def test_v0_returns_the_tag_filter_of_a_router_in_the_form_of_the_request(
+    operator: str, text: str
+) -> None:
     """So a client can send it again."""
     value = ["tag", operator, text + "*" * (operator == "Glob")]
     assert tag_filter.to_json(tag_filter.to_text(value, "filter")) == value
@@ -48,11 +52,11 @@ def test_a_tag_filter_is_reported_in_the_form_of_the_request(operator: str, text
         'hasPrefix(attributes.tag, "a*")',
     ],
 )
-def test_a_filter_that_is_no_tag_filter_is_reported_as_text(text: str) -> None:
+def test_v0_returns_a_router_filter_that_is_no_tag_filter_as_text(text: str) -> None:
     """Such a filter was set over gRPC."""
     assert tag_filter.to_json(text) == text
 
 
-def test_no_tag_filter_is_reported_as_null() -> None:
+def test_v0_returns_null_as_tag_filter_of_a_router_without_a_filter() -> None:
     """Requests have the same form."""
     assert tag_filter.to_json("") is None

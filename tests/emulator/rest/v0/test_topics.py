@@ -69,7 +69,7 @@ def test_v0_topics_are_listed_in_pages(v0: V0) -> None:
         ("a%2Fb", "a/b", "a%2Fb"),
     ],
 )
-def test_a_v0_topic_name_may_have_characters_that_ids_may_not(
+def test_a_v0_topic_name_may_have_characters_that_topic_ids_may_not_have(
     v0: V0, written: str, name: str, topic_id: str
 ) -> None:
     """The name is percent-encoded in the topic's ID. Answers have the plain name."""
@@ -79,7 +79,7 @@ def test_a_v0_topic_name_may_have_characters_that_ids_may_not(
     assert [topic["name"] for topic in listed] == [f"projects/default/topics/{topic_id}"]
 
 
-def test_a_topic_id_with_a_percent_sign_created_elsewhere_keeps_it_in_v0(v0: V0) -> None:
+def test_a_topic_id_with_a_percent_sign_created_over_v1_has_the_same_name_in_v0(v0: V0) -> None:
     """Such an ID was not created by /v0. The topic is found by the name that a list shows."""
     v0.rest.ok("PUT", "/v1/projects/default/topics/per%2541")
     v0.append(1, topic="/v0/topics/per%2541")
@@ -87,7 +87,7 @@ def test_a_topic_id_with_a_percent_sign_created_elsewhere_keeps_it_in_v0(v0: V0)
     assert v0.ok("GET", "/v0/topics/per%2541")["topic"] == "per%41"
 
 
-def test_the_project_of_a_v0_request_is_in_the_query(v0: V0) -> None:
+def test_the_project_of_a_v0_request_is_given_as_query_parameter(v0: V0) -> None:
     """Other projects do not see it. The default is the project `default`."""
     v0.ok("PUT", f"{TOPIC}?project=test")
     assert v0.refused("GET", TOPIC) == (404, "not_found")
@@ -96,7 +96,9 @@ def test_the_project_of_a_v0_request_is_in_the_query(v0: V0) -> None:
     assert v0.rest.ok("GET", "/v1/projects/test/topics/orders")
 
 
-def test_a_full_broker_answers_v0_with_retry_after(clock: ManualClock) -> None:
+def test_a_broker_at_its_byte_limit_answers_a_v0_append_with_a_retry_after_header(
+    clock: ManualClock,
+) -> None:
     """The answer has the header Retry-After."""
     with Emulator(clock=clock, rest=True, max_bytes=150) as emulator:
         v0 = V0(emulator.endpoint)

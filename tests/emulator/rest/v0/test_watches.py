@@ -55,7 +55,9 @@ def stalled(v0: V0, path: str) -> Iterator[socket.socket]:
 # ---- sessions ----------------------------------------------------------------------------------
 
 
-def test_a_v0_watch_session_reports_where_it_begins(v0: V0) -> None:
+def test_the_answer_that_creates_a_v0_watch_session_has_the_start_position_of_each_topic(
+    v0: V0,
+) -> None:
     """The answer does so for each topic, with the name that the creator used."""
     v0.append("a", "b")
     v0.append("c", topic="/v0/topics/orders:eu")
@@ -75,7 +77,7 @@ def test_a_v0_watch_session_reports_where_it_begins(v0: V0) -> None:
     }
 
 
-def test_a_v0_watch_of_a_missing_topic_is_refused(v0: V0) -> None:
+def test_creating_a_v0_watch_session_for_a_missing_topic_is_refused(v0: V0) -> None:
     """The topic is not created."""
     content: Any = {"topics": {"orders": {}, "missing": {}}}
     v0.append("a")
@@ -83,7 +85,7 @@ def test_a_v0_watch_of_a_missing_topic_is_refused(v0: V0) -> None:
     assert v0.refused("GET", "/v0/topics/missing") == (404, "not_found")
 
 
-def test_a_deleted_v0_watch_session_ends_its_stream(v0: V0) -> None:
+def test_deleting_a_v0_watch_session_ends_its_watch_stream(v0: V0) -> None:
     """The stream ends with the reason. A second end is no error."""
     v0.append("a")
     path = v0.watch()
@@ -97,7 +99,7 @@ def test_a_deleted_v0_watch_session_ends_its_stream(v0: V0) -> None:
     assert v0.refused("GET", path) == (404, "not_found")
 
 
-def test_a_v0_watch_session_outlives_its_stream_until_it_expires(
+def test_a_v0_watch_session_can_be_reopened_after_its_stream_ended_until_it_expires(
     v0: V0, clock: ManualClock
 ) -> None:
     """The session expires exactly after its time. An open stream keeps it for ever."""
@@ -154,7 +156,7 @@ def test_a_v0_watch_stream_sends_existing_and_new_records(v0: V0) -> None:
         assert event.id != event_id
 
 
-def test_the_lines_of_a_v0_event_equal_those_in_the_guide(v0: V0) -> None:
+def test_the_lines_of_a_v0_watch_event_equal_those_in_the_guide(v0: V0) -> None:
     """The lines are equal byte by byte, except for number and time."""
     v0.append({"type": "comment"}, tag="t")
     path = v0.watch(heartbeat_ms=1000)
@@ -191,7 +193,7 @@ def test_an_idle_v0_watch_stream_sends_heartbeats(v0: V0, clock: ManualClock) ->
         assert stream.next() == Event("hb")
 
 
-def test_a_new_v0_watch_session_may_continue_at_a_cursor(v0: V0) -> None:
+def test_a_new_v0_watch_session_may_start_at_a_stored_cursor(v0: V0) -> None:
     """The last ID sets the positions of its topics. Others begin where the request says."""
     v0.append("a", "b")
     with v0.stream(v0.watch(limit=1)) as stream:
@@ -203,7 +205,7 @@ def test_a_new_v0_watch_session_may_continue_at_a_cursor(v0: V0) -> None:
     assert sorted(came) == ["b", "c"]
 
 
-def test_an_event_id_of_256_topics_can_resume_a_v0_watch_c2_18(v0: V0) -> None:
+def test_the_event_id_of_a_v0_watch_of_256_topics_can_resume_the_watch_c2_18(v0: V0) -> None:
     """An EventSource sends it in a header, which is long in this case."""
     topics: Any = {f"notifications:{number}{'x' * 200}": {} for number in range(256)}
     for name in topics:
@@ -223,14 +225,14 @@ def test_an_event_id_of_256_topics_can_resume_a_v0_watch_c2_18(v0: V0) -> None:
     assert len(again) == 255
 
 
-def test_an_unknown_last_event_id_is_refused(v0: V0) -> None:
+def test_a_v0_watch_stream_request_with_an_unknown_last_event_id_is_refused(v0: V0) -> None:
     """The refusal comes before anything is sent."""
     v0.append("a")
     headers = {"Last-Event-ID": "made up"}
     assert v0.refused("GET", v0.watch(), **headers) == (400, "invalid_request")
 
 
-def test_a_second_v0_stream_of_a_watch_ends_the_first_one(v0: V0) -> None:
+def test_a_second_v0_stream_of_a_watch_session_ends_the_first_stream(v0: V0) -> None:
     """A new stream ends the previous one, which reports the reason."""
     v0.append("a")
     path = v0.watch()
@@ -248,7 +250,7 @@ def test_a_second_v0_stream_of_a_watch_ends_the_first_one(v0: V0) -> None:
         ({"include_data": False}, {"$tag", "$node"}),
     ],
 )
-def test_a_v0_watch_selects_the_fields_of_records(
+def test_a_v0_watch_session_selects_which_fields_of_records_are_sent(
     v0: V0, wanted: dict[str, bool], names: set[str]
 ) -> None:
     """A diff has the same options."""
@@ -259,7 +261,7 @@ def test_a_v0_watch_selects_the_fields_of_records(
     assert ("$key" in record) == ("data" in names)
 
 
-def test_a_v0_watch_filters_by_topic_and_node(v0: V0) -> None:
+def test_a_v0_watch_session_can_filter_records_by_topic_and_node(v0: V0) -> None:
     """The watch does not receive other records."""
     v0.append("mine", node="me", tag="x:1")
     v0.append("yours", node="you", tag="x:1")
@@ -277,7 +279,9 @@ def test_a_v0_watch_filters_by_topic_and_node(v0: V0) -> None:
 @pytest.mark.parametrize(
     "accept", ["text/event-stream", "*/*", "text/*", "application/json, text/event-stream;q=0.5"]
 )
-def test_a_client_that_accepts_event_streams_gets_a_v0_watch_stream(v0: V0, accept: str) -> None:
+def test_a_v0_watch_request_that_accepts_event_streams_is_answered_with_an_event_stream(
+    v0: V0, accept: str
+) -> None:
     """Every form of the Accept header works."""
     v0.append("a")
     with v0.stream(v0.watch(), Accept=accept) as stream:
@@ -287,7 +291,7 @@ def test_a_client_that_accepts_event_streams_gets_a_v0_watch_stream(v0: V0, acce
 @pytest.mark.parametrize(
     "accept", ["application/json", "text/html", "text/event-stream;q=0, application/json", ";;,"]
 )
-def test_a_client_that_does_not_accept_event_streams_is_refused_a_v0_watch(
+def test_a_v0_watch_request_that_does_not_accept_event_streams_is_refused(
     v0: V0, accept: str
 ) -> None:
     """Otherwise the client would wait for the end of the stream."""
@@ -295,7 +299,7 @@ def test_a_client_that_does_not_accept_event_streams_is_refused_a_v0_watch(
     assert v0.refused("GET", v0.watch(), Accept=accept) == (406, "not_acceptable")
 
 
-def test_a_disconnected_v0_client_is_no_longer_a_watcher(v0: V0) -> None:
+def test_a_disconnected_v0_watch_client_is_not_counted_as_watcher_of_its_topic(v0: V0) -> None:
     """The session stays."""
     v0.append("a")
     with v0.stream(v0.watch()) as stream:
@@ -304,7 +308,7 @@ def test_a_disconnected_v0_client_is_no_longer_a_watcher(v0: V0) -> None:
     wait_for_watchers(v0, 0)
 
 
-def test_a_v0_reader_that_stops_reading_is_disconnected(
+def test_a_v0_watch_client_that_stops_reading_is_disconnected(
     v0: V0, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The connection is closed.
@@ -328,7 +332,7 @@ def test_a_v0_reader_that_stops_reading_is_disconnected(
         assert stream.next().data["to_seq"] > 0
 
 
-def test_a_stalled_v0_reader_keeps_one_event_in_memory_c2_23(
+def test_the_broker_keeps_only_one_event_in_memory_for_a_stalled_v0_watch_client_c2_23(
     v0: V0, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The broker keeps only one form of the event, which may have 8 MiB."""
@@ -390,7 +394,7 @@ def test_a_watch_session_created_over_grpc_cannot_be_opened_over_v0(
         (b"\xff\n", {"$bytes": b64encode(b"\xff\n").decode()}),
     ],
 )
-def test_message_data_cannot_break_the_lines_of_a_v0_event(
+def test_line_breaks_in_message_data_are_escaped_in_a_v0_watch_event(
     v0: V0, data: bytes, expected: Any
 ) -> None:
     """The test includes data of publishers that do not know of events."""
@@ -402,7 +406,7 @@ def test_message_data_cannot_break_the_lines_of_a_v0_event(
     assert record["data"] == expected
 
 
-def test_a_v0_event_stream_yields_between_two_events() -> None:
+def test_the_broker_serves_other_calls_between_two_large_events_of_a_v0_watch_stream() -> None:
     """The rule also holds if the client reads fast, so that no write has to wait."""
 
     class Greedy(web.StreamResponse):
@@ -436,7 +440,7 @@ def wait_for_memory(emulator: Emulator, least: int) -> int:
     raise AssertionError(f"watches take {taken} bytes, and not {least}")
 
 
-def test_v0_watch_sessions_beyond_the_memory_limit_are_refused() -> None:
+def test_new_v0_watch_sessions_beyond_the_memory_limit_are_refused() -> None:
     """The error has the limit and the remedy. The end of a session makes room."""
     with Emulator(rest=True, max_bytes=100_000) as emulator:
         v0 = V0(emulator.endpoint)
@@ -454,7 +458,9 @@ def test_v0_watch_sessions_beyond_the_memory_limit_are_refused() -> None:
         v0.watch(topics=topics)
 
 
-def test_stalled_v0_readers_share_a_limited_part_of_the_memory(clock: ManualClock) -> None:
+def test_unsent_events_of_all_stalled_v0_watch_clients_use_a_limited_part_of_the_memory(
+    clock: ManualClock,
+) -> None:
     """The limit holds for events of any size. Other readers still receive theirs."""
     megabyte, room = "x" * 1_000_000, 40_000_000
     with Emulator(clock=clock, rest=True, max_bytes=8_100_000 + room) as emulator:
@@ -486,7 +492,7 @@ def test_stalled_v0_readers_share_a_limited_part_of_the_memory(clock: ManualCloc
                 assert len(event.data["records"]) == 8
 
 
-def test_an_event_longer_than_its_frame_counts_with_its_text_size(
+def test_unsent_v0_watch_events_count_towards_the_memory_limit_with_their_text_size(
     v0: V0, emulator: Emulator
 ) -> None:
     """JSON uses six bytes for a control character."""
