@@ -432,9 +432,7 @@ def test_the_statistics_object_of_a_subscription_is_an_immutable_snapshot(here: 
         before.received = 1  # type: ignore[misc]
 
 
-def test_subscription_statistics_count_redeliveries_if_the_server_reports_delivery_attempts() -> (
-    None
-):
+def test_statistics_count_redelivered_messages_if_the_server_reports_delivery_attempts() -> None:
     """The server reports delivery attempts with a dead-letter policy."""
     policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
     with stage(dead_letter_policy=policy) as here:

@@ -169,9 +169,7 @@ def test_an_exactly_once_ack_after_the_end_of_the_lease_fails_and_a_hook_reports
     clock.advance(1)
 
 
-def test_exactly_once_acks_refused_behind_a_failed_ack_of_their_key_succeed_with_its_retry() -> (
-    None
-):
+def test_exactly_once_acks_behind_a_failed_ack_of_their_key_succeed_with_its_retry() -> None:
     """Acknowledgements behind a failed one succeed together.
 
     Each is refused until the previous one has succeeded. If they were sent one by one with growing

@@ -22,7 +22,7 @@ from pullstream_protocol.errors import NotFound
 from .conftest import TOPIC, PublishServer
 
 
-async def test_a_thousand_tasks_can_publish_concurrently(emulator: Emulator) -> None:
+async def test_a_thousand_asyncio_tasks_can_publish_concurrently(emulator: Emulator) -> None:
     """Each message gets its own ID."""
     async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
         ids = await asyncio.gather(
@@ -32,21 +32,25 @@ async def test_a_thousand_tasks_can_publish_concurrently(emulator: Emulator) -> 
     assert len(emulator.messages(TOPIC)) == 1000
 
 
-async def test_awaiting_publish_many_returns_the_ids_of_all_messages(emulator: Emulator) -> None:
+async def test_awaiting_publish_many_returns_the_message_ids_of_all_messages(
+    emulator: Emulator,
+) -> None:
     """The result has all IDs."""
     async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
         assert len(await publisher.publish_many(TOPIC, [b"x"] * 1500)) == 1500
         assert publisher.statistics().published == 1500
 
 
-async def test_awaiting_an_async_publish_raises_its_error(emulator: Emulator) -> None:
+async def test_awaiting_a_failed_async_publish_raises_the_error_of_its_request(
+    emulator: Emulator,
+) -> None:
     """`result()` of a future raises the same error."""
     async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
         with pytest.raises(NotFound):
             await publisher.publish("projects/project-1/topics/unknown", b"x")
 
 
-async def test_cancelling_a_task_does_not_withdraw_its_published_message(
+async def test_cancelling_a_task_that_awaits_a_publish_does_not_withdraw_the_message(
     server: PublishServer,
 ) -> None:
     """The message is published all the same."""
@@ -79,7 +83,7 @@ async def test_publish_flow_control_never_blocks_the_event_loop(server: PublishS
     assert server.requests == [[b"%d" % number] for number in range(5)]
 
 
-async def test_publishes_that_wait_for_room_fail_when_the_async_client_closes(
+async def test_publishes_that_wait_for_flow_control_fail_when_the_async_publisher_is_closed(
     server: PublishServer,
 ) -> None:
     """Every await ends."""
@@ -96,7 +100,7 @@ async def test_publishes_that_wait_for_room_fail_when_the_async_client_closes(
 
 
 @pytest.mark.parametrize("stops_first", [False, True])
-def test_async_publisher_close_sends_messages_that_wait_for_room(
+def test_closing_the_async_publisher_sends_messages_that_wait_for_flow_control(
     server: PublishServer, stops_first: bool
 ) -> None:
     """`publish` has accepted the messages, so the close waits for them, also after `stop`."""
@@ -122,7 +126,7 @@ def test_async_publisher_close_sends_messages_that_wait_for_room(
     }
 
 
-async def test_async_publisher_close_that_gives_up_reports_the_messages_that_wait_for_room(
+async def test_an_async_publisher_close_that_times_out_reports_messages_that_wait_for_flow_control(
     server: PublishServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error and the log have the numbers of unsent and unconfirmed messages."""
@@ -143,7 +147,9 @@ async def test_async_publisher_close_that_gives_up_reports_the_messages_that_wai
     assert "2 messages were not sent, and 1 were sent but not confirmed" in caplog.text
 
 
-async def test_async_publisher_close_does_not_block_the_event_loop(server: PublishServer) -> None:
+async def test_closing_the_async_publisher_does_not_block_the_event_loop(
+    server: PublishServer,
+) -> None:
     """Other tasks run while it waits for the server."""
     server.gate.clear()
     publisher = AsyncPublisherClient(endpoint=server.endpoint)
@@ -177,7 +183,7 @@ def test_a_publish_future_may_be_awaited_on_two_event_loops(server: PublishServe
     asyncio.run(publisher.close())
 
 
-async def test_the_async_publisher_manages_topics_through_its_admin_client(
+async def test_the_async_publisher_creates_and_deletes_topics_through_its_admin_client(
     emulator: Emulator,
 ) -> None:
     """The calls block, so they belong on a thread."""

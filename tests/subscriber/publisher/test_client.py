@@ -67,7 +67,9 @@ FOR_EVER = 60.0
 # ---- messages ----------------------------------------------------------------------------------
 
 
-def test_a_published_message_arrives_with_all_its_fields(emulator: Emulator) -> None:
+def test_a_published_message_is_delivered_with_its_data_attributes_and_ordering_key(
+    emulator: Emulator,
+) -> None:
     """Data, attributes and ordering key arrive unchanged."""
     with PublisherClient(endpoint=emulator.endpoint, publisher_options=ORDERED) as publisher:
         message_id = publisher.publish(
@@ -118,7 +120,9 @@ def test_publish_accepts_a_message_with_attributes_only(emulator: Emulator) -> N
         (pubsub.Topic(name="t"), "it must be bytes or a PubsubMessage$"),
     ],
 )
-def test_publish_refuses_data_of_another_type(connect: Connect, data: Any, text: str) -> None:
+def test_publish_refuses_data_that_is_not_bytes_and_names_the_accepted_types(
+    connect: Connect, data: Any, text: str
+) -> None:
     """The error names the accepted types."""
     with pytest.raises(TypeError, match=text):
         connect().publish(TOPIC, data)
@@ -158,7 +162,9 @@ def test_publishing_a_message_above_the_size_limit_fails_at_once(
 # ---- batches -----------------------------------------------------------------------------------
 
 
-def test_published_messages_share_requests(connect: Connect, server: PublishServer) -> None:
+def test_published_messages_share_publish_requests_of_up_to_max_messages(
+    connect: Connect, server: PublishServer
+) -> None:
     """A request has up to max_messages, and each message gets its own ID."""
     publisher = connect(BatchSettings(max_messages=10, max_latency=FOR_EVER))
     data = [b"%d" % number for number in range(25)]
@@ -170,7 +176,9 @@ def test_published_messages_share_requests(connect: Connect, server: PublishServ
     assert len(set(ids)) == 25
 
 
-def test_a_publish_batch_is_sent_after_max_latency(connect: Connect, server: PublishServer) -> None:
+def test_an_incomplete_publish_batch_is_sent_after_max_latency(
+    connect: Connect, server: PublishServer
+) -> None:
     """Nobody waits for the future, and no message follows."""
     connect(BatchSettings(max_latency=0.05)).publish(TOPIC, b"x")
     server.wait_for_calls(1)
@@ -184,7 +192,7 @@ def test_waiting_for_a_publish_future_sends_its_batch_at_once(connect: Connect) 
     assert publisher.publish(TOPIC, b"x").exception(10) is None
 
 
-def test_publish_requests_of_large_messages_stay_within_the_server_limits(
+def test_publish_requests_of_large_messages_stay_within_the_servers_size_limits(
     emulator: Emulator,
 ) -> None:
     """Settings above the limits of the server have no effect."""
@@ -197,7 +205,9 @@ def test_publish_requests_of_large_messages_stay_within_the_server_limits(
     assert len(emulator.messages(TOPIC)) == 2512
 
 
-def test_publish_many_returns_the_ids_in_the_order_of_the_messages(emulator: Emulator) -> None:
+def test_publish_many_returns_the_message_ids_in_the_order_of_the_messages(
+    emulator: Emulator,
+) -> None:
     """Keys may divide the messages into several requests."""
     messages = [
         pubsub.PubsubMessage(
@@ -212,7 +222,7 @@ def test_publish_many_returns_the_ids_in_the_order_of_the_messages(emulator: Emu
     assert [by_id[one] for one in ids] == [message.data for message in messages]
 
 
-def test_a_partly_failed_publish_many_reports_the_ids_of_the_published_messages(
+def test_the_error_of_a_partly_failed_publish_many_has_the_ids_of_the_published_messages(
     connect: Connect, server: PublishServer
 ) -> None:
     """The error has the IDs of the others."""
@@ -265,7 +275,7 @@ def test_a_permanent_error_fails_all_messages_of_a_publish_request(
     assert publisher.statistics().failed == 2
 
 
-def test_publish_with_retries_off_fails_with_the_first_error(
+def test_publish_without_retries_fails_with_the_first_error_of_the_server(
     connect: Connect, server: PublishServer
 ) -> None:
     """The official client does the same."""
@@ -274,7 +284,7 @@ def test_publish_with_retries_off_fails_with_the_first_error(
         connect().publish(TOPIC, b"x", retry=None).result(10)
 
 
-def test_each_publish_attempt_has_the_configured_timeout(
+def test_each_attempt_of_a_publish_request_has_the_configured_timeout(
     connect: Connect, server: PublishServer
 ) -> None:
     """The timeout is that of the call, or of the options."""
@@ -293,7 +303,7 @@ QUICK = PublisherOptions(
 
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
-def test_a_retry_predicate_that_raises_ends_the_publish_retries(
+def test_a_retry_predicate_that_raises_ends_the_retries_of_a_publish_request(
     connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture, error: type
 ) -> None:
     """The message has the error of its request, and the log names the predicate."""
@@ -308,7 +318,7 @@ def test_a_retry_predicate_that_raises_ends_the_publish_retries(
     assert "predicate" in caplog.text
 
 
-def test_the_retry_predicate_is_called_once_for_each_publish_error(
+def test_the_users_retry_predicate_is_called_once_for_each_failed_publish_attempt(
     connect: Connect, server: PublishServer
 ) -> None:
     asked = []
@@ -344,7 +354,7 @@ def test_the_retry_predicate_is_called_once_for_each_publish_error(
     ],
     ids=["publish", "publish_many", "TopicAdminClient.publish"],
 )
-def test_a_publish_response_with_invalid_message_ids_is_an_error(
+def test_a_publish_fails_if_the_response_has_missing_or_invalid_message_ids(
     connect: Connect,
     server: PublishServer,
     monkeypatch: pytest.MonkeyPatch,
@@ -373,7 +383,7 @@ class FirstAnswerDamaged(grpc.GenericRpcHandler):
 
 
 @pytest.mark.parametrize("retry", [True, False])
-def test_the_error_of_an_unparseable_publish_response_says_that_it_may_have_succeeded(
+def test_the_error_for_an_unparseable_publish_response_says_that_the_message_may_be_stored(
     *, retry: bool
 ) -> None:
     """The server has answered, so the message may be stored. The call is repeated."""
@@ -393,7 +403,7 @@ def test_the_error_of_an_unparseable_publish_response_says_that_it_may_have_succ
     server.stop(None).wait()
 
 
-def test_a_publish_error_after_a_lost_reply_says_that_it_may_have_succeeded(
+def test_a_publish_error_after_a_lost_reply_says_that_the_message_may_be_stored(
     connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The reply was lost. The last error alone would mean that nothing is stored."""
@@ -418,7 +428,7 @@ def test_a_publish_error_after_a_lost_reply_says_that_it_may_have_succeeded(
         [Aborted("race"), ResourceExhausted("quota"), PermissionDenied("no")],
     ],
 )
-def test_a_publish_error_after_refused_attempts_means_that_nothing_is_stored(
+def test_a_publish_error_after_refused_attempts_does_not_say_that_the_message_may_be_stored(
     connect: Connect, server: PublishServer, attempts: list[Exception]
 ) -> None:
     """The server has answered each attempt."""
@@ -430,7 +440,7 @@ def test_a_publish_error_after_refused_attempts_means_that_nothing_is_stored(
     assert "earlier" not in str(error)
 
 
-def test_a_publish_error_without_a_connection_means_that_nothing_is_stored() -> None:
+def test_a_publish_error_without_a_connection_does_not_say_that_the_message_may_be_stored() -> None:
     """Nothing was sent in any attempt."""
     options = PublisherOptions(retry=Retry(initial=0.01, maximum=0.01, timeout=0.1))
     with PublisherClient((), options, endpoint="127.0.0.1:1") as publisher:
@@ -440,7 +450,7 @@ def test_a_publish_error_without_a_connection_means_that_nothing_is_stored() -> 
     assert "earlier" not in str(error)
 
 
-def test_a_publish_error_without_an_answer_says_that_it_may_have_succeeded(
+def test_the_error_of_a_publish_without_an_answer_says_that_the_message_may_be_stored(
     connect: Connect, server: PublishServer
 ) -> None:
     """The last attempt itself leaves it open."""
@@ -518,7 +528,7 @@ def test_a_failed_ordering_key_is_paused_until_resume_publish(
         lambda publisher, topic: publisher.resume_publish(topic, "k"),
     ],
 )
-def test_publish_refuses_an_invalid_topic_and_names_it(
+def test_publish_refuses_an_invalid_topic_name_and_shows_it_in_the_error(
     connect: Connect,
     server: PublishServer,
     topic: Any,
@@ -533,7 +543,9 @@ def test_publish_refuses_an_invalid_topic_and_names_it(
 
 
 @pytest.mark.parametrize("messages", [None, 5, b"data", "text"])
-def test_publish_many_refuses_messages_that_are_no_list(connect: Connect, messages: Any) -> None:
+def test_publish_many_refuses_an_argument_that_is_not_a_list_of_messages(
+    connect: Connect, messages: Any
+) -> None:
     """Bytes are not a list of numbers."""
     with pytest.raises(TypeError, match=r"^messages is .*; it must be a list of messages"):
         connect().publish_many(TOPIC, messages)
@@ -557,7 +569,7 @@ def test_publish_many_refuses_messages_that_are_no_list(connect: Connect, messag
         (b"x" * 10_000_000, {}, ""),
     ],
 )
-def test_a_message_that_the_broker_refuses_fails_without_its_batch(
+def test_a_message_that_the_broker_would_refuse_does_not_fail_other_messages_of_its_batch(
     emulator: Emulator, data: bytes, attributes: dict[str, str], key: str
 ) -> None:
     """The call of this message raises. The other messages of the batch are published."""
@@ -572,7 +584,7 @@ def test_a_message_that_the_broker_refuses_fails_without_its_batch(
     assert [message.data for message in emulator.messages(TOPIC)] == [b"first", b"second"]
 
 
-def test_closing_the_transport_closes_the_publisher_client(
+def test_closing_the_transport_of_a_publisher_closes_the_publisher(
     connect: Connect, server: PublishServer
 ) -> None:
     """Programs for the official client close its connection in this way."""
@@ -594,7 +606,9 @@ def limited(behavior: LimitExceededBehavior, messages: int = 2) -> PublisherOpti
     return PublisherOptions(flow_control=PublishFlowControl(messages, 1_000_000, behavior))
 
 
-def test_publish_blocks_at_the_flow_control_limit(connect: Connect, server: PublishServer) -> None:
+def test_publish_blocks_at_the_flow_control_limit_until_a_message_is_confirmed(
+    connect: Connect, server: PublishServer
+) -> None:
     """The next message enters when one is confirmed; none waits for its latency."""
     server.gate.clear()
     publisher = connect(BatchSettings(max_latency=FOR_EVER), limited(LimitExceededBehavior.BLOCK))
@@ -626,7 +640,7 @@ def test_publish_at_the_flow_control_limit_fails_the_future_with_behavior_error(
     assert publisher.publish(TOPIC, b"x").result(10)
 
 
-def test_a_blocked_publish_raises_when_the_client_closes(
+def test_a_publish_blocked_by_flow_control_raises_when_the_publisher_is_closed(
     connect: Connect, server: PublishServer
 ) -> None:
     """The publish raises PublisherClosed and does not wait for ever."""
@@ -654,7 +668,7 @@ def test_a_blocked_publish_raises_when_the_client_closes(
         first[0].result(0)
 
 
-def test_publisher_close_sends_a_message_whose_publish_waits_for_room(
+def test_closing_the_publisher_sends_a_message_whose_publish_waits_for_flow_control(
     connect: Connect, server: PublishServer
 ) -> None:
     """The message came before the close, so it is sent when the first message makes room."""
@@ -678,7 +692,7 @@ def test_publisher_close_sends_a_message_whose_publish_waits_for_room(
     assert futures[0].result(0) == "2"
 
 
-def test_a_publish_interrupted_by_ctrl_c_uses_no_flow_control_room(
+def test_a_publish_interrupted_by_ctrl_c_leaves_no_message_counted_by_flow_control(
     connect: Connect, server: PublishServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C ends the wait, and the message is not published."""
@@ -699,7 +713,7 @@ def test_a_publish_interrupted_by_ctrl_c_uses_no_flow_control_room(
     assert server.requests == [[b"first"], [b"third"]]
 
 
-def test_a_message_published_in_frozen_time_is_sent_when_the_freeze_ends(
+def test_a_message_published_while_freezegun_stops_the_time_is_sent_when_the_freeze_ends(
     connect: Connect, server: PublishServer
 ) -> None:
     """Nobody waits for the future, which would send the message at once."""
@@ -711,7 +725,7 @@ def test_a_message_published_in_frozen_time_is_sent_when_the_freeze_ends(
     assert server.requests == [[b"before"], [b"frozen"]]
 
 
-def test_a_failed_publish_frees_its_flow_control_room(
+def test_a_failed_message_no_longer_counts_towards_publisher_flow_control(
     connect: Connect, server: PublishServer
 ) -> None:
     """A failed message does not wait any more."""
@@ -729,7 +743,7 @@ def test_a_failed_publish_frees_its_flow_control_room(
 # ---- hedging and compression -------------------------------------------------------------------
 
 
-def test_hedging_sends_a_slow_publish_request_a_second_time(
+def test_with_hedging_a_slow_publish_request_is_sent_a_second_time(
     connect: Connect, server: PublishServer
 ) -> None:
     """The first success counts, and both requests have one idempotency key."""
@@ -753,7 +767,9 @@ def test_hedging_sends_a_slow_publish_request_a_second_time(
     assert abs(operations[0].publish_start_time.ToNanoseconds() / 1e9 - SYSTEM_CLOCK.now()) < 60
 
 
-def test_hedging_causes_no_duplicate_on_pullstreams_broker(emulator: Emulator) -> None:
+def test_publish_hedging_causes_no_duplicate_message_on_pullstreams_broker(
+    emulator: Emulator,
+) -> None:
     """The broker knows the idempotency key."""
     emulator.faults.delay("Publish", 1.0, times=1)
     options = PublisherOptions(hedging=PublishHedging(delay=0.1))
@@ -764,7 +780,7 @@ def test_hedging_causes_no_duplicate_on_pullstreams_broker(emulator: Emulator) -
     assert [message.message_id for message in emulator.messages(TOPIC)] == [hedged]
 
 
-def test_publish_requests_above_the_threshold_are_compressed(
+def test_publish_requests_above_the_configured_size_are_compressed(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Smaller requests are sent as they are."""
@@ -787,7 +803,9 @@ def test_publish_requests_above_the_threshold_are_compressed(
 # ---- the end -----------------------------------------------------------------------------------
 
 
-def test_publisher_close_sends_all_messages(connect: Connect, server: PublishServer) -> None:
+def test_closing_the_publisher_sends_all_messages_and_later_publishes_are_refused(
+    connect: Connect, server: PublishServer
+) -> None:
     """Later messages are refused."""
     publisher = connect(BatchSettings(max_latency=FOR_EVER))
     futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
@@ -802,7 +820,7 @@ def test_publisher_close_sends_all_messages(connect: Connect, server: PublishSer
     publisher.close()
 
 
-def test_publisher_stop_sends_all_messages_without_waiting(
+def test_stopping_the_publisher_sends_all_messages_without_waiting_for_answers(
     connect: Connect, server: PublishServer
 ) -> None:
     """A second stop is an error, as in the official client."""
@@ -818,7 +836,7 @@ def test_publisher_stop_sends_all_messages_without_waiting(
         publisher.stop()
 
 
-def test_publisher_close_ends_at_its_time_limit_and_reports_unsent_messages(
+def test_a_publisher_close_that_times_out_fails_and_logs_the_unsent_messages(
     connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Every future has a result afterwards, and the log has the number."""
@@ -836,7 +854,7 @@ def test_publisher_close_ends_at_its_time_limit_and_reports_unsent_messages(
     assert publisher.statistics().waiting == 0
 
 
-def test_publisher_close_without_a_server_fails_the_messages() -> None:
+def test_closing_the_publisher_without_a_server_fails_the_futures_of_its_messages() -> None:
     """The network may be away."""
     publisher = PublisherClient(endpoint="127.0.0.1:1")
     future = publisher.publish(TOPIC, b"x")
@@ -844,13 +862,15 @@ def test_publisher_close_without_a_server_fails_the_messages() -> None:
     assert isinstance(future.exception(0), PublisherClosed)
 
 
-def test_publisher_close_refuses_a_time_limit_of_zero(connect: Connect) -> None:
+def test_closing_the_publisher_with_a_timeout_of_zero_is_refused(connect: Connect) -> None:
     """The error names the allowed values."""
     with pytest.raises(ValueError, match="timeout is 0; it must be above 0 seconds, or None"):
         connect().close(0)
 
 
-def test_publisher_close_leaves_the_users_channel_open(server: PublishServer) -> None:
+def test_closing_the_publisher_does_not_close_a_channel_passed_by_the_user(
+    server: PublishServer,
+) -> None:
     """The channel belongs to the user."""
     with grpc.insecure_channel(server.endpoint) as channel:
         for _ in range(2):
@@ -858,7 +878,9 @@ def test_publisher_close_leaves_the_users_channel_open(server: PublishServer) ->
                 publisher.publish(TOPIC, b"x").result(10)
 
 
-def test_messages_published_on_a_closed_channel_fail(server: PublishServer) -> None:
+def test_futures_of_messages_published_on_a_closed_channel_have_an_error(
+    server: PublishServer,
+) -> None:
     """Their futures have the error."""
     channel = grpc.insecure_channel(server.endpoint)
     with PublisherClient(channel=channel) as publisher:
@@ -866,7 +888,9 @@ def test_messages_published_on_a_closed_channel_fail(server: PublishServer) -> N
         assert publisher.publish(TOPIC, b"x").exception(10) is not None
 
 
-def test_publish_done_callbacks_may_publish_and_wait(connect: Connect) -> None:
+def test_done_callbacks_of_publish_futures_may_publish_and_wait_for_results(
+    connect: Connect,
+) -> None:
     """Done callbacks run on a separate thread, and not on gRPC's."""
     publisher = connect()
     results: list[str] = []
@@ -881,7 +905,9 @@ def test_publish_done_callbacks_may_publish_and_wait(connect: Connect) -> None:
     assert results == ["2"]
 
 
-def test_publisher_close_waits_for_done_callbacks(connect: Connect) -> None:
+def test_closing_the_publisher_waits_for_the_done_callbacks_of_its_futures(
+    connect: Connect,
+) -> None:
     """A program that ends after the close has seen all results."""
     publisher = connect()
     seen: list[str] = []
@@ -890,7 +916,7 @@ def test_publisher_close_waits_for_done_callbacks(connect: Connect) -> None:
     assert seen == ["1"]
 
 
-def test_a_second_publisher_close_does_not_wait(
+def test_a_second_close_of_the_publisher_returns_without_waiting(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of the program closes every client once more."""
@@ -904,7 +930,9 @@ def test_a_second_publisher_close_does_not_wait(
     assert not second.is_alive()
 
 
-def test_a_publish_done_callback_may_close_the_client(connect: Connect) -> None:
+def test_the_done_callback_of_a_publish_future_may_close_the_publisher_without_a_deadlock(
+    connect: Connect,
+) -> None:
     """The close does not wait for the callback that called it."""
     publisher = connect()
     closed = threading.Event()
@@ -942,7 +970,9 @@ class Recorder(PublisherHooks):
         self.events.append(("request", messages, size > 0, seconds >= 0, error and str(error)))
 
 
-def test_publisher_hooks_are_called_on_all_events(connect: Connect, server: PublishServer) -> None:
+def test_publisher_hooks_are_called_for_every_attempt_and_every_batch_result(
+    connect: Connect, server: PublishServer
+) -> None:
     """Each attempt is a request; each batch has one result."""
     recorder = Recorder()
     publisher = connect(hooks=recorder)
@@ -963,13 +993,15 @@ def test_publisher_hooks_are_called_on_all_events(connect: Connect, server: Publ
     )
 
 
-def test_the_publisher_refuses_hooks_of_another_class(connect: Connect) -> None:
+def test_the_publisher_refuses_hooks_that_are_no_instance_of_publisher_hooks(
+    connect: Connect,
+) -> None:
     """The error names the class."""
     with pytest.raises(TypeError, match="it must be a PublisherHooks object or a list of them"):
         connect(hooks=pullstream.Hooks())
 
 
-def test_the_publisher_client_manages_topics(emulator: Emulator) -> None:
+def test_the_publisher_client_creates_reads_and_deletes_topics(emulator: Emulator) -> None:
     """The official publisher has the same methods."""
     with PublisherClient(endpoint=emulator.endpoint) as publisher:
         topic = publisher.topic_path("project-1", "invoices")
@@ -993,7 +1025,9 @@ def test_the_publisher_accepts_the_official_clients_settings(emulator: Emulator)
         assert publisher.publish(TOPIC, b"x", "k").result(10)
 
 
-def test_messages_of_an_ordering_key_arrive_in_order_at_the_subscriber(emulator: Emulator) -> None:
+def test_messages_published_with_an_ordering_key_reach_the_subscriber_in_order(
+    emulator: Emulator,
+) -> None:
     """The messages go from `publish` to a callback."""
     received: dict[str, list[int]] = {}
     done = threading.Event()

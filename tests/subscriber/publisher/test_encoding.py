@@ -31,7 +31,7 @@ values = st.text(st.characters(codec="utf-8"), max_size=200)
     attributes=st.dictionaries(names, values, max_size=5),
     key=st.text(st.characters(codec="utf-8"), max_size=100),
 )
-def test_protobuf_parses_the_encoded_publish_requests(
+def test_protobuf_parses_publish_requests_of_the_sdks_encoder_into_the_same_fields(
     data: bytes, attributes: dict[str, str], key: str
 ) -> None:
     """A request of any messages is read with the same fields."""
@@ -48,14 +48,14 @@ def test_protobuf_parses_the_encoded_publish_requests(
 @example(SHORT)
 @example(16_383)
 @example(16_384)
-def test_encoded_messages_with_data_of_every_length_are_parsed(size: int) -> None:
+def test_protobuf_parses_encoded_messages_with_data_of_every_length(size: int) -> None:
     """The prepared beginnings and the general form agree with protobuf."""
     data = b"x" * size
     expected = pubsub.PublishRequest(messages=[pubsub.PubsubMessage(data=data)])
     assert encode_data(data) == encode_message(data, b"") == expected.SerializeToString()
 
 
-def test_attribute_values_may_be_bytes() -> None:
+def test_values_of_message_attributes_may_be_bytes() -> None:
     """The official client accepts bytes for attributes, too."""
     assert encode_attributes({"a": b"caf\xc3\xa9"}) == encode_attributes({"a": "café"})
 
@@ -67,7 +67,7 @@ def test_attribute_values_may_be_bytes() -> None:
         ({1: "a"}, "attribute 1 is 'a'; it must be a str"),
     ],
 )
-def test_an_attribute_value_of_another_type_is_refused_and_named(
+def test_a_message_attribute_value_of_an_invalid_type_is_refused_with_its_name(
     attributes: dict[str, str], text: str
 ) -> None:
     """The error names the attribute and the value."""
@@ -89,7 +89,7 @@ def test_an_attribute_value_of_another_type_is_refused_and_named(
         ({"googclient_schemaname": "a"}, "'googclient_schemaname' begins with 'goog'"),
     ],
 )
-def test_attributes_that_the_server_would_refuse_are_refused_by_the_encoder(
+def test_message_attributes_that_the_server_would_refuse_are_refused_before_publishing(
     attributes: dict[str, str | bytes], text: str
 ) -> None:
     """Otherwise the server would refuse all messages of the request."""
@@ -97,7 +97,7 @@ def test_attributes_that_the_server_would_refuse_are_refused_by_the_encoder(
         encode_attributes(attributes)
 
 
-def test_attributes_and_ordering_keys_of_the_maximum_length_are_accepted() -> None:
+def test_message_attributes_and_ordering_keys_of_the_servers_maximum_length_are_accepted() -> None:
     """The limits are the server's, not smaller ones."""
     encode_attributes({"n" * 256: "v" * 1024})
     encode_ordering_key("k" * 1024)
@@ -123,7 +123,7 @@ def test_a_message_of_the_maximum_size_is_accepted_and_a_larger_one_refused() ->
 
 
 @given(st.lists(st.integers(1, 4_000_000), max_size=12))
-def test_split_publish_requests_are_within_the_limits_and_keep_all_messages(
+def test_messages_split_into_publish_requests_are_complete_in_order_and_within_limits(
     sizes: list[int],
 ) -> None:
     """Each request fits, all messages are there in order, and no request could hold more."""

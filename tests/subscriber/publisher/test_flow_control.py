@@ -12,7 +12,7 @@ def nothing() -> None:
     """Do nothing."""
 
 
-def test_publish_flow_control_admits_messages_up_to_its_limits() -> None:
+def test_publisher_flow_control_admits_messages_up_to_its_limits_of_messages_and_bytes() -> None:
     """Both limits count, and a message that leaves makes room."""
     gauge = PublishGauge(PublishFlowControl(2, 100, ERROR))
     assert gauge.enter(40, nothing)
@@ -25,7 +25,7 @@ def test_publish_flow_control_admits_messages_up_to_its_limits() -> None:
     assert gauge.enter(60, nothing)
 
 
-def test_publish_flow_control_admits_waiting_messages_in_order() -> None:
+def test_publisher_flow_control_admits_waiting_messages_in_the_order_of_their_arrival() -> None:
     """A small message does not overtake a large one."""
     gauge = PublishGauge(PublishFlowControl(10, 100, BLOCK))
     entered: list[str] = []
@@ -41,14 +41,14 @@ def test_publish_flow_control_admits_waiting_messages_in_order() -> None:
     assert entered == ["large", "small"]
 
 
-def test_publish_flow_control_refuses_a_message_that_alone_exceeds_the_limit() -> None:
+def test_publisher_flow_control_refuses_a_message_larger_than_its_byte_limit() -> None:
     """Otherwise `publish` would block for ever."""
     gauge = PublishGauge(PublishFlowControl(10, 100, BLOCK))
     with pytest.raises(FlowControlLimitError, match="a message of 101 bytes is above"):
         gauge.enter(101, nothing)
 
 
-def test_threads_that_wait_in_publish_flow_control_wake_when_the_publisher_closes() -> None:
+def test_threads_blocked_by_publisher_flow_control_wake_when_the_publisher_is_closed() -> None:
     """The `publish` calls find the publisher closed."""
     gauge = PublishGauge(PublishFlowControl(1, 100, BLOCK))
     gauge.enter(1, nothing)
@@ -60,7 +60,7 @@ def test_threads_that_wait_in_publish_flow_control_wake_when_the_publisher_close
     assert gauge.abandon() == []
 
 
-def test_a_message_that_waits_in_publish_flow_control_can_be_withdrawn() -> None:
+def test_a_message_withdrawn_while_it_waits_for_publisher_flow_control_uses_no_room_later() -> None:
     """The withdrawn message does not use up room later."""
     gauge = PublishGauge(PublishFlowControl(1, 100, BLOCK))
     gauge.enter(1, nothing)
@@ -76,7 +76,7 @@ def test_a_message_that_waits_in_publish_flow_control_can_be_withdrawn() -> None
     assert gauge.enter(1, nothing)
 
 
-def test_no_message_overtakes_messages_being_admitted_by_flow_control() -> None:
+def test_a_new_message_does_not_overtake_waiting_ones_that_publisher_flow_control_admits() -> None:
     """The owner runs their functions without its lock, while other threads publish."""
     gauge = PublishGauge(PublishFlowControl(2, 100, BLOCK))
     entered: list[str] = []

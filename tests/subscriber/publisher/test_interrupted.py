@@ -115,7 +115,7 @@ def test_ctrl_c_at_the_beginning_of_a_publish_rpc_does_not_block_later_publishes
     assert publisher.publish(TOPIC, b"b").result(TIMEOUT)
 
 
-def test_ctrl_c_after_a_publish_request_was_sent_loses_no_answer(
+def test_the_answer_to_a_publish_request_still_counts_after_ctrl_c_behind_its_sending(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publisher = connect(EACH_AT_ONCE)
@@ -127,7 +127,7 @@ def test_ctrl_c_after_a_publish_request_was_sent_loses_no_answer(
 
 
 @pytest.mark.parametrize(("owner", "method"), [("_gauge", "enter"), ("", "_send_ready")])
-def test_publisher_close_does_not_wait_for_a_publish_interrupted_by_ctrl_c(
+def test_closing_the_publisher_does_not_wait_for_a_publish_interrupted_by_ctrl_c(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, owner: str, method: str
 ) -> None:
     """Flow control has counted the message. It is published or not, and the close ends."""

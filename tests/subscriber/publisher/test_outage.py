@@ -37,7 +37,7 @@ NOBODY = "127.0.0.1:1"
 # ---- the state of the server -------------------------------------------------------------------
 
 
-def test_a_publish_outage_is_reported_once_after_three_seconds() -> None:
+def test_a_server_outage_is_reported_by_the_publisher_once_after_three_seconds() -> None:
     """The outage begins with the first request that has no answer."""
     outage = PublishOutage()
     assert outage.report_due is None
@@ -55,7 +55,9 @@ def test_a_publish_outage_is_reported_once_after_three_seconds() -> None:
     assert outage.report_due == 116.0
 
 
-def test_the_publish_outage_state_says_how_the_server_fails() -> None:
+def test_the_publishers_outage_text_says_whether_the_server_is_silent_unreachable_or_refusing() -> (
+    None
+):
     """The server is silent, cannot be reached, or refuses the requests."""
     outage = PublishOutage()
     outage.sent(0.0)
@@ -107,7 +109,9 @@ class Attempts(PublisherHooks):
         self.ended.release()
 
 
-def test_the_publisher_logs_an_unreachable_server(warnings: Warnings) -> None:
+def test_the_publisher_logs_an_unreachable_server_with_the_number_of_waiting_messages(
+    warnings: Warnings,
+) -> None:
     """The text has the number of messages and the time for which they are retried."""
     clock, attempts = ManualClock(), Attempts()
     with grpc.insecure_channel(NOBODY) as channel:
@@ -137,7 +141,7 @@ def test_the_publisher_logs_an_unreachable_server(warnings: Warnings) -> None:
         assert isinstance(future.exception(0), Unavailable)
 
 
-def test_the_publisher_logs_a_server_that_does_not_answer(
+def test_the_publisher_logs_the_outage_of_a_server_that_does_not_answer_its_requests(
     server: PublishServer, warnings: Warnings
 ) -> None:
     """An answer of the server ends the outage."""
@@ -159,7 +163,7 @@ def test_the_publisher_logs_a_server_that_does_not_answer(
         sender.close(TIMEOUT)
 
 
-def test_the_publisher_logs_no_outage_if_the_server_answers_in_time(
+def test_the_publisher_logs_no_outage_if_the_server_answers_within_three_seconds(
     server: PublishServer, warnings: Warnings
 ) -> None:
     """A refusal is an answer, too."""
@@ -177,7 +181,9 @@ def test_the_publisher_logs_no_outage_if_the_server_answers_in_time(
     assert [text for text in warnings.texts if "the server has" in text] == []
 
 
-def test_publisher_stop_logs_the_number_of_unconfirmed_messages(warnings: Warnings) -> None:
+def test_stopping_the_publisher_logs_the_number_of_messages_without_an_answer(
+    warnings: Warnings,
+) -> None:
     """`stop` does not wait, so the text has the time of the retries."""
     attempts = Attempts()
     publisher = PublisherClient(BatchSettings(max_messages=1), endpoint=NOBODY, hooks=attempts)
@@ -191,7 +197,9 @@ def test_publisher_stop_logs_the_number_of_unconfirmed_messages(warnings: Warnin
 # ---- the error of a wait -----------------------------------------------------------------------
 
 
-def test_the_timeout_error_of_a_publish_future_names_an_open_batch(connect: Connect) -> None:
+def test_the_timeout_error_of_a_publish_future_says_that_its_batch_was_still_open(
+    connect: Connect,
+) -> None:
     """Nobody has waited before, so the batch is still open when the future is asked."""
     publisher = connect(BatchSettings(max_latency=60))
     publisher.publish(TOPIC, b"x")
@@ -199,7 +207,7 @@ def test_the_timeout_error_of_a_publish_future_names_an_open_batch(connect: Conn
     assert "the batch is open, and is sent " in waits_for()
 
 
-def test_the_timeout_error_of_a_publish_future_names_the_earlier_message_of_its_key(
+def test_the_timeout_error_of_a_publish_future_names_the_earlier_message_that_it_waits_for(
     connect: Connect, server: PublishServer
 ) -> None:
     """The later message of the key was not sent."""
@@ -222,7 +230,9 @@ def test_the_timeout_error_of_publish_many_has_the_number_of_unconfirmed_message
         future.result(0.01)
 
 
-def test_the_timeout_error_of_a_publish_future_names_flow_control(server: PublishServer) -> None:
+def test_the_timeout_error_of_a_publish_future_says_that_the_message_waits_for_flow_control(
+    server: PublishServer,
+) -> None:
     """The message is accepted, and waits for room."""
     server.gate.clear()
     limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)

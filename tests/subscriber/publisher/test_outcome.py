@@ -16,7 +16,7 @@ def resolve(outcome: Outcome, *ids: str, error: Exception | None = None) -> None
     run_callbacks(outcome.resolve(ids, error))
 
 
-def test_each_publish_future_has_the_id_of_its_message() -> None:
+def test_each_publish_future_has_the_message_id_of_its_own_message() -> None:
     """The futures of a request share its outcome."""
     outcome = Outcome()
     first, second = PublishFuture(outcome, 0), PublishFuture(outcome, 1)
@@ -29,7 +29,7 @@ def test_each_publish_future_has_the_id_of_its_message() -> None:
     assert not first.running()
 
 
-def test_every_publish_future_of_a_failed_request_raises_the_error() -> None:
+def test_every_publish_future_of_a_failed_request_raises_the_error_of_the_request() -> None:
     """Nothing succeeds without an ID."""
     error = ValueError("no")
     future = PublishFuture(failed_outcome(error), 0)
@@ -47,7 +47,7 @@ def test_waiting_for_a_publish_future_raises_timeout_error_at_its_time_limit() -
         future.exception(0.01)
 
 
-def test_waiting_for_a_publish_future_sends_its_request_early() -> None:
+def test_waiting_for_a_publish_future_sends_its_batch_before_max_latency() -> None:
     """A caller that waits gains nothing from a larger batch."""
     outcome = Outcome()
     waited_for: list[int] = []
@@ -68,7 +68,7 @@ def test_a_publish_future_cannot_be_cancelled() -> None:
     assert not future.cancelled()
 
 
-def test_the_functions_of_concurrent_futures_accept_publish_futures() -> None:
+def test_wait_and_as_completed_of_concurrent_futures_accept_publish_futures() -> None:
     """`wait` and `as_completed` read the state of a Future, before and after the result."""
     outcome, other = Outcome(), Outcome()
     futures = [PublishFuture(outcome, 0), PublishFuture(other, 0), PublishFuture(outcome, 1)]
@@ -83,7 +83,7 @@ def test_the_functions_of_concurrent_futures_accept_publish_futures() -> None:
     assert results == {"1", "2", "3"}
 
 
-def test_many_threads_may_wait_for_one_publish_future() -> None:
+def test_many_threads_may_wait_for_the_same_publish_future() -> None:
     """The state of the future is created once, although all threads need it at a time."""
     for _ in range(20):
         outcome = Outcome()
@@ -109,7 +109,7 @@ def test_many_threads_may_wait_for_one_publish_future() -> None:
         assert found == ["5"] * 4
 
 
-def test_publish_done_callbacks_run_in_order_and_late_ones_run_at_once() -> None:
+def test_done_callbacks_of_a_publish_future_run_in_order_and_late_ones_at_once() -> None:
     """A Future of the standard library does the same."""
     outcome = Outcome()
     future = PublishFuture(outcome, 0)
@@ -121,7 +121,9 @@ def test_publish_done_callbacks_run_in_order_and_late_ones_run_at_once() -> None
     assert seen == [(1, future), (2, future), (3, future)]
 
 
-def test_a_publish_done_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_a_publish_done_callback_is_logged_and_the_other_callbacks_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The others run all the same."""
     outcome = Outcome()
     future = PublishFuture(outcome, 0)
@@ -134,7 +136,7 @@ def test_a_publish_done_callback_that_raises_is_logged(caplog: pytest.LogCapture
     assert "of a future raised" in caplog.text
 
 
-async def test_many_tasks_can_await_one_publish_future() -> None:
+async def test_many_asyncio_tasks_can_await_the_same_publish_future() -> None:
     """Any number of tasks may wait, and a cancelled one affects no other."""
     outcome = Outcome()
     first, second = PublishFuture(outcome, 0), PublishFuture(outcome, 1)
@@ -154,7 +156,7 @@ async def test_many_tasks_can_await_one_publish_future() -> None:
     assert await asyncio.wrap_future(second) == "2"
 
 
-async def test_awaiting_a_failed_publish_future_raises_its_error() -> None:
+async def test_awaiting_a_failed_publish_future_raises_the_error_of_its_request() -> None:
     """The await ends with the error of the request."""
     outcome = Outcome()
     waiting = asyncio.ensure_future(PublishFuture(outcome, 0))
@@ -164,7 +166,7 @@ async def test_awaiting_a_failed_publish_future_raises_its_error() -> None:
         await waiting
 
 
-def test_the_repr_of_a_publish_future_shows_its_state() -> None:
+def test_the_repr_of_a_publish_future_shows_whether_it_is_pending_or_finished() -> None:
     """The repr does not need the state of a standard Future."""
     outcome = Outcome()
     future = PublishFuture(outcome, 0)
@@ -180,7 +182,7 @@ def test_unknown_attributes_of_a_publish_future_raise_attribute_error() -> None:
         _ = PublishFuture(Outcome(), 0).results
 
 
-def test_a_publish_many_future_has_the_ids_in_the_order_of_the_messages() -> None:
+def test_a_publish_many_future_has_the_message_ids_in_the_order_of_the_messages() -> None:
     """The requests may have any of the positions, and be answered in any order."""
     first, second = Outcome(), Outcome()
     future = PublishManyFuture([(first, [0, 3]), (second, range(1, 3))], 4)
@@ -203,12 +205,12 @@ def test_a_failed_publish_many_future_has_the_ids_of_the_published_messages() ->
     assert future.exception() is caught.value
 
 
-def test_publish_many_of_an_empty_list_is_done_at_once() -> None:
+def test_the_future_of_publish_many_with_an_empty_list_is_done_at_once() -> None:
     """An empty list has an empty result."""
     assert PublishManyFuture([], 0).result(0) == []
 
 
-def test_waiting_for_a_publish_many_future_sends_all_its_requests_early() -> None:
+def test_waiting_for_a_publish_many_future_sends_all_its_batches_before_max_latency() -> None:
     """Requests that wait in the queue are sent."""
     outcomes = [Outcome(), Outcome()]
     waited_for: list[int] = []

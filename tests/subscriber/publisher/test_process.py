@@ -54,7 +54,9 @@ publisher.publish(sys.argv[2], b"last").add_done_callback(lambda one: print("ID"
 """
 
 
-def test_program_exit_without_publisher_close_sends_all_messages(emulator: Emulator) -> None:
+def test_a_program_that_ends_without_closing_its_publisher_sends_all_messages(
+    emulator: Emulator,
+) -> None:
     """The program ends after the done callbacks."""
     ended = run_program(FORGETS_TO_CLOSE, emulator.endpoint, TOPIC)
     assert len(emulator.messages(TOPIC)) == 251
@@ -75,7 +77,7 @@ asyncio.run(main())
 """
 
 
-def test_program_exit_without_publisher_close_sends_messages_that_wait_for_room(
+def test_a_program_that_ends_without_closing_sends_messages_that_wait_for_flow_control(
     emulator: Emulator,
 ) -> None:
     """Flow control has not let all of them into the queue when the program ends."""
@@ -96,7 +98,7 @@ futures[0].add_done_callback(lambda future: print(type(future.exception()).__nam
 """
 
 
-def test_a_publishing_program_without_a_server_ends_and_logs_the_lost_messages() -> None:
+def test_a_program_that_publishes_without_a_server_ends_and_logs_the_lost_messages() -> None:
     """The futures of the messages fail, and their number is logged."""
     ended = run_program(WITHOUT_A_SERVER)
     assert ended.stdout == "PublisherClosed\n"
@@ -126,7 +128,9 @@ may_fork = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:
 
 @forks
 @may_fork
-def test_publishes_that_wait_for_room_fail_in_a_forked_child(server: PublishServer) -> None:
+def test_publishes_that_wait_for_flow_control_fail_in_a_forked_child_process(
+    server: PublishServer,
+) -> None:
     """The messages wait for room, and the child gets no answer that makes room."""
     limits = PublishFlowControl(1, 1000, LimitExceededBehavior.BLOCK)
     publisher = AsyncPublisherClient(
@@ -170,7 +174,7 @@ def test_publish_futures_fail_in_a_forked_child_and_succeed_in_the_parent(
     waiter.join(10)
 
 
-def test_publish_raises_if_no_thread_can_start(
+def test_publish_raises_if_the_publisher_cannot_start_its_thread(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message could not be sent at its time; the next publish tries again."""
@@ -186,7 +190,7 @@ def test_publish_raises_if_no_thread_can_start(
     assert publisher.publish(TOPIC, b"x").result(10) == "1"
 
 
-def test_publish_waits_for_the_answer_itself_if_grpc_gets_no_thread(
+def test_publish_makes_a_blocking_call_if_grpc_cannot_start_a_thread(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python refuses threads to a program that ends; gRPC needs one for asynchronous answers."""
@@ -196,7 +200,7 @@ def test_publish_waits_for_the_answer_itself_if_grpc_gets_no_thread(
     assert publisher.publish_many(TOPIC, [b"x", b"y"]).result(10) == ["2", "3"]
 
 
-def test_publish_done_callbacks_run_on_the_receiving_thread_if_no_thread_can_start(
+def test_publish_done_callbacks_run_on_the_thread_of_the_answer_if_no_other_can_start(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that received the answer runs them."""

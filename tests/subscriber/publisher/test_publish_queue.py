@@ -85,14 +85,14 @@ def test_a_publish_batch_is_sent_when_the_next_message_would_exceed_max_bytes() 
     assert publisher.sent() == [[b"y" * 41, b"z" * 59]]
 
 
-def test_a_message_above_max_bytes_of_a_batch_is_published_alone() -> None:
+def test_a_message_larger_than_max_bytes_of_a_batch_is_published_in_its_own_request() -> None:
     """max_bytes limits batches, not messages."""
     publisher = Publisher(max_bytes=100)
     publisher.add(b"x" * 1000)
     assert publisher.sent() == [[b"x" * 1000]]
 
 
-def test_a_publish_batch_is_sent_when_its_latency_has_passed() -> None:
+def test_a_publish_batch_is_sent_when_max_latency_has_passed_since_its_first_message() -> None:
     """The latency counts from the first message."""
     publisher = Publisher(max_latency=1.0)
     publisher.add(b"1")
@@ -105,7 +105,7 @@ def test_a_publish_batch_is_sent_when_its_latency_has_passed() -> None:
     assert publisher.queue.next_due() is None
 
 
-def test_a_publish_batch_with_infinite_latency_waits_until_full_or_flushed() -> None:
+def test_with_infinite_max_latency_a_publish_batch_is_sent_only_when_full_or_flushed() -> None:
     """math.inf is no time."""
     publisher = Publisher(max_latency=math.inf)
     publisher.add(b"1")
@@ -114,7 +114,7 @@ def test_a_publish_batch_with_infinite_latency_waits_until_full_or_flushed() -> 
     assert publisher.sent() == [[b"1"]]
 
 
-def test_messages_with_different_publish_policies_are_sent_in_separate_requests() -> None:
+def test_messages_with_different_timeouts_or_retries_share_no_publish_request() -> None:
     """A request has one timeout. Equal policies share a request."""
     publisher = Publisher(max_messages=10)
     publisher.add(b"1")
@@ -136,7 +136,7 @@ def test_a_publish_batch_that_a_caller_waits_for_is_sent_at_once() -> None:
     assert publisher.sent() == [[b"2", b"3"]]
 
 
-def test_a_due_publish_batch_accepts_messages_until_it_is_sent() -> None:
+def test_a_publish_batch_whose_latency_has_passed_takes_more_messages_until_it_is_sent() -> None:
     """While there is no room for a request, batches grow."""
     publisher = Publisher(max_latency=1.0)
     publisher.add(b"1")
@@ -145,7 +145,7 @@ def test_a_due_publish_batch_accepts_messages_until_it_is_sent() -> None:
     assert publisher.sent() == [[b"1", b"2"]]
 
 
-def test_publish_many_batches_are_sent_unchanged_without_waiting() -> None:
+def test_messages_of_publish_many_are_sent_at_once_without_messages_of_other_calls() -> None:
     """`publish_many` does not wait, and does not mix."""
     publisher = Publisher(max_messages=2)
     publisher.add(b"1")
@@ -179,7 +179,7 @@ def test_publish_requests_of_different_ordering_keys_do_not_wait_for_each_other(
     assert publisher.sent() == [[b"a"], [b"b"]]
 
 
-def test_publish_many_batches_keep_the_order_of_their_ordering_key() -> None:
+def test_publish_many_messages_with_an_ordering_key_follow_earlier_messages_of_the_key() -> None:
     """The batches follow the messages that were published before."""
     publisher = Publisher()
     publisher.add(b"1", "k")
@@ -193,7 +193,7 @@ def test_publish_many_batches_keep_the_order_of_their_ordering_key() -> None:
     assert order == [b"1", b"2", b"3"]
 
 
-def test_a_publish_retry_comes_before_later_messages_of_its_ordering_key() -> None:
+def test_a_publish_request_is_retried_before_later_messages_of_its_ordering_key_are_sent() -> None:
     """A later message that overtook the retry would break the order."""
     publisher = Publisher(max_messages=1)
     publisher.add(b"1", "k")
@@ -212,7 +212,7 @@ def test_a_publish_retry_comes_before_later_messages_of_its_ordering_key() -> No
     assert publisher.sent() == [[b"2"]]
 
 
-def test_a_publish_failure_pauses_its_ordering_key_until_it_is_resumed() -> None:
+def test_a_failed_publish_pauses_its_ordering_key_until_the_user_resumes_it() -> None:
     """All waiting messages of the key fail with it."""
     publisher = Publisher(max_messages=1)
     first, second = publisher.add(b"1", "k"), publisher.add(b"2", "k")
@@ -231,7 +231,7 @@ def test_a_publish_failure_pauses_its_ordering_key_until_it_is_resumed() -> None
     assert publisher.sent() == [[b"3"]]
 
 
-def test_the_publish_queue_forgets_ordering_keys_without_messages() -> None:
+def test_the_publisher_keeps_no_data_of_ordering_keys_without_waiting_messages() -> None:
     """A program may use any number of keys."""
     publisher = Publisher(max_messages=1)
     for number in range(10):
@@ -240,7 +240,7 @@ def test_the_publish_queue_forgets_ordering_keys_without_messages() -> None:
     assert publisher.queue.sequencers == {}
 
 
-def test_the_publish_queue_forgets_topics_without_messages_when_there_are_many() -> None:
+def test_the_publisher_keeps_data_of_a_limited_number_of_topics_without_waiting_messages() -> None:
     """A program may create a topic for each of its tests or sessions."""
     publisher = Publisher(max_messages=1)
     queue = publisher.queue
@@ -260,7 +260,7 @@ def test_the_publish_queue_forgets_topics_without_messages_when_there_are_many()
 # ---- retries -----------------------------------------------------------------------------------
 
 
-def test_publish_retries_follow_the_retry_policy_until_it_gives_up() -> None:
+def test_publish_requests_are_retried_with_the_pauses_and_time_limit_of_the_retry_policy() -> None:
     """The pauses grow, and the last error is final."""
     policy = PublishPolicy(first_pause=1, longest_pause=4, factor=2, give_up_after=10)
     publisher = Publisher(max_messages=1)
@@ -281,7 +281,7 @@ def test_publish_retries_follow_the_retry_policy_until_it_gives_up() -> None:
     assert publisher.queue.messages == 0
 
 
-def test_messages_without_an_ordering_key_do_not_wait_for_a_publish_retry() -> None:
+def test_a_message_without_an_ordering_key_does_not_wait_for_the_retry_of_an_earlier_one() -> None:
     """The messages have no order."""
     publisher = Publisher(max_messages=1)
     publisher.add(b"1")
@@ -293,7 +293,7 @@ def test_messages_without_an_ordering_key_do_not_wait_for_a_publish_retry() -> N
 # ---- limits ------------------------------------------------------------------------------------
 
 
-def test_publish_requests_in_flight_are_limited_separately_with_and_without_keys(
+def test_the_limits_of_unanswered_publish_requests_with_and_without_keys_are_separate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Messages without a key never wait for those with one."""
@@ -306,7 +306,9 @@ def test_publish_requests_in_flight_are_limited_separately_with_and_without_keys
     assert publisher.sent() == [[b"unkeyed"]] * 2 + [[b"keyed"]] * 2
 
 
-def test_publish_bytes_in_flight_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_bytes_of_unanswered_publish_requests_are_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A request above the limit is sent alone."""
     monkeypatch.setattr(publish_queue, "MAX_BYTES_IN_FLIGHT", 100)
     publisher = Publisher(max_messages=1)
@@ -318,7 +320,7 @@ def test_publish_bytes_in_flight_are_limited(monkeypatch: pytest.MonkeyPatch) ->
     assert publisher.sent() == [[b"y"]]
 
 
-def test_a_due_publish_retry_without_room_in_flight_wakes_no_thread(
+def test_a_due_publish_retry_waits_for_an_answer_at_the_limit_of_unanswered_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The thread would wake again and again; the next answer leads to the retry."""
@@ -338,7 +340,7 @@ def test_a_due_publish_retry_without_room_in_flight_wakes_no_thread(
 # ---- hedging -----------------------------------------------------------------------------------
 
 
-def test_hedging_repeats_a_slow_publish_request_after_each_delay() -> None:
+def test_with_hedging_a_slow_publish_request_is_sent_again_after_each_delay() -> None:
     """Until it succeeds; the first success counts."""
     publisher = Publisher(max_messages=1, hedging=PublishHedging(delay=1.0))
     publisher.add(b"1")
@@ -355,7 +357,7 @@ def test_hedging_repeats_a_slow_publish_request_after_each_delay() -> None:
     assert publisher.queue.next_due() is None
 
 
-def test_hedged_requests_are_limited_by_tokens_that_successes_refill() -> None:
+def test_repeated_sends_by_publish_hedging_are_limited_by_tokens_that_successes_refill() -> None:
     """In an outage, hedging must not double the load."""
     hedging = PublishHedging(delay=1.0, max_tokens=1, refill_ratio=0.1)
     publisher = Publisher(max_messages=1, hedging=hedging)
@@ -372,7 +374,7 @@ def test_hedged_requests_are_limited_by_tokens_that_successes_refill() -> None:
     assert publisher.queue.next_hedge(20.0) is slow
 
 
-def test_messages_with_a_key_are_not_hedged() -> None:
+def test_publish_hedging_never_sends_messages_with_an_ordering_key_a_second_time() -> None:
     """A second copy could arrive after a later message of the key."""
     publisher = Publisher(max_messages=1, hedging=PublishHedging(delay=1.0))
     publisher.add(b"1", "k")
@@ -381,7 +383,7 @@ def test_messages_with_a_key_are_not_hedged() -> None:
     assert publisher.queue.next_due() is None
 
 
-def test_a_hedged_publish_batch_fails_when_its_last_request_fails() -> None:
+def test_a_publish_batch_sent_twice_by_hedging_fails_only_when_both_requests_fail() -> None:
     """An error of one request does not count while the other may succeed."""
     publisher = Publisher(max_messages=1, hedging=PublishHedging(delay=1.0))
     publisher.add(b"1")
@@ -395,7 +397,7 @@ def test_a_hedged_publish_batch_fails_when_its_last_request_fails() -> None:
 # ---- the end -----------------------------------------------------------------------------------
 
 
-def test_abandoning_the_publish_queue_returns_all_batches_without_result() -> None:
+def test_abandoning_the_publish_queue_returns_all_batches_without_an_answer() -> None:
     """They are open, waiting, in flight, or between two attempts."""
     publisher = Publisher(max_messages=1)
     batches = {publisher.add(b"1"), publisher.add(b"2"), publisher.add(b"3", "k")}

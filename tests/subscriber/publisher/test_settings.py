@@ -38,7 +38,7 @@ def test_publisher_setting_defaults_are_those_of_the_official_client() -> None:
     assert options.hedging is None
 
 
-def test_batch_settings_are_capped_at_the_server_limits() -> None:
+def test_publish_batch_settings_above_the_servers_limits_are_reduced_to_them() -> None:
     """A larger setting would make the server refuse whole requests."""
     checked = checked_batch_settings(BatchSettings(20_000_000, 1.5, 5000))
     assert checked == (10_000_000, 1.5, 1000)
@@ -52,7 +52,9 @@ def test_batch_settings_are_capped_at_the_server_limits() -> None:
         (BatchSettings(max_latency=-1), "max_latency is -1; it must not be negative"),
     ],
 )
-def test_a_batch_setting_out_of_range_is_refused(settings: BatchSettings, text: str) -> None:
+def test_a_publish_batch_setting_out_of_range_is_refused_with_its_name_and_value(
+    settings: BatchSettings, text: str
+) -> None:
     """The error names the setting, the value and the allowed form."""
     with pytest.raises(ValueError, match=text):
         checked_batch_settings(settings)
@@ -72,13 +74,15 @@ def test_a_batch_setting_out_of_range_is_refused(settings: BatchSettings, text: 
         (PublisherOptions(compression_bytes_threshold=-1), "threshold is -1; it must not be"),
     ],
 )
-def test_a_publisher_option_out_of_range_is_refused(options: PublisherOptions, text: str) -> None:
+def test_a_publisher_option_out_of_range_is_refused_with_its_name_and_value(
+    options: PublisherOptions, text: str
+) -> None:
     """The error names the option, the value and the allowed form."""
     with pytest.raises(ValueError, match=text):
         checked_options(options)
 
 
-def test_publish_flow_control_accepts_the_official_limit_exceeded_behavior() -> None:
+def test_publisher_flow_control_accepts_limit_exceeded_behavior_of_the_official_client() -> None:
     """The official LimitExceededBehavior is a str with the same values."""
     from google.cloud import pubsub_v1
 
@@ -97,13 +101,15 @@ def test_publish_retries_the_same_error_codes_as_the_official_client() -> None:
 
 
 @pytest.mark.parametrize("default", [DEFAULT, GOOGLES_DEFAULT])
-def test_publish_with_default_retry_and_timeout_keeps_the_client_settings(default: Any) -> None:
+def test_publish_with_the_default_retry_and_timeout_uses_the_settings_of_the_publisher(
+    default: Any,
+) -> None:
     """Both ways to say default are understood."""
     own = PublishPolicy(attempt_timeout=7, give_up_after=20)
     assert policy_of(default, default, own) == own
 
 
-def test_publish_applies_a_google_api_core_retry() -> None:
+def test_publish_retries_as_a_retry_object_of_google_api_core_says() -> None:
     """The predicate, pauses and limit of the retry are used."""
     retry = Retry(if_exception_type(api.NotFound), 0.5, 8, 3, timeout=30)
     policy = policy_of(retry, 5, POLICY)
@@ -113,20 +119,20 @@ def test_publish_applies_a_google_api_core_retry() -> None:
     assert (policy.give_up_after, policy.attempt_timeout) == (30, 5)
 
 
-def test_publish_with_retry_none_and_timeout_none_has_one_attempt_without_limit() -> None:
+def test_publish_with_retry_none_and_timeout_none_makes_one_attempt_without_a_time_limit() -> None:
     """The official client does the same."""
     policy = policy_of(None, None, POLICY)
     assert not policy.is_retried(Unavailable("away"))
     assert policy.attempt_timeout is None
 
 
-def test_publish_accepts_a_google_api_core_timeout_object() -> None:
+def test_publish_accepts_a_timeout_object_of_google_api_core() -> None:
     """PublisherOptions of the official client has such an object."""
     timeout: Any = ConstantTimeout(12)  # type: ignore[no-untyped-call]
     assert policy_of(DEFAULT, timeout, POLICY).attempt_timeout == 12
 
 
-def test_publish_refuses_retries_and_timeouts_of_other_types() -> None:
+def test_publish_refuses_retry_and_timeout_arguments_of_invalid_types() -> None:
     """The errors name the allowed values."""
     with pytest.raises(TypeError, match=r"retry is 3; it must be a google\.api_core\.retry\.Retry"):
         policy_of(3, DEFAULT, POLICY)
@@ -137,7 +143,7 @@ def test_publish_refuses_retries_and_timeouts_of_other_types() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, "abcd", (1,) * 99])
-def test_publisher_settings_of_another_type_are_refused_and_named(value: Any) -> None:
+def test_publisher_settings_of_invalid_types_are_refused_with_their_names(value: Any) -> None:
     """The error names the argument and the class."""
     with pytest.raises(TypeError, match=r"^batch_settings is .*; it must be a BatchSettings"):
         checked_batch_settings(value)

@@ -60,7 +60,9 @@ async def decorated(argument: object) -> None:
         functools.partial(AsyncCall.method, AsyncCall()),
     ],
 )
-def test_coroutine_functions_in_all_their_forms_are_recognized(callback: object) -> None:
+def test_coroutine_functions_are_recognized_in_all_forms_such_as_partials_and_methods(
+    callback: object,
+) -> None:
     assert is_coroutine_function(callback)
 
 
@@ -79,7 +81,9 @@ def test_coroutine_functions_in_all_their_forms_are_recognized(callback: object)
         "no function",
     ],
 )
-def test_a_plain_function_or_a_class_is_no_coroutine_function(callback: object) -> None:
+def test_plain_functions_and_classes_are_not_taken_for_coroutine_functions(
+    callback: object,
+) -> None:
     assert not is_coroutine_function(callback)
 
 
@@ -105,7 +109,7 @@ class Awaited:
         (async_generator, "returned a async_generator"),
     ],
 )
-def test_a_coroutine_returned_by_a_plain_callback_is_an_error_and_is_closed(
+def test_a_plain_callback_that_returns_a_coroutine_is_an_error_and_the_coroutine_is_closed(
     callback: Callable[[object], Any], text: str
 ) -> None:
     """Python would run none of it, and warn at some later time."""
@@ -125,7 +129,9 @@ def test_a_plain_callback_may_return_a_value_or_a_running_task() -> None:
     loop.close()
 
 
-def test_an_async_def_is_refused_as_done_callback(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_async_function_is_refused_as_done_callback_of_a_future(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """An `async def` is refused, and a function that returns its coroutine is logged."""
     future = AckFuture()
     with pytest.raises(TypeError, match=r"fn is .*; it must be a plain function"):

@@ -62,7 +62,9 @@ class StubbornReader:
         """Do nothing that the reader would notice."""
 
 
-def test_a_fork_waits_for_the_answer_of_a_call_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_of_the_process_waits_for_the_answer_to_a_grpc_call_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A new call waits for the fork."""
     monkeypatch.setattr(fork_barrier, "FORK_WAIT", TIMEOUT)
     barrier = ForkBarrier()
@@ -94,7 +96,7 @@ def test_a_fork_waits_for_the_answer_of_a_call_in_flight(monkeypatch: pytest.Mon
         thread.join(TIMEOUT)
 
 
-def test_readers_stay_out_of_grpc_during_a_fork_and_return_afterwards() -> None:
+def test_threads_that_read_streams_leave_grpc_during_a_fork_and_return_afterwards() -> None:
     """Two concurrent forks count as one: no reader enters before both are over."""
     barrier = ForkBarrier()
     readers = [WaitingReader(barrier) for _ in range(5)]
@@ -114,7 +116,7 @@ def test_readers_stay_out_of_grpc_during_a_fork_and_return_afterwards() -> None:
             reader.end()
 
 
-def test_a_reader_that_cannot_be_woken_delays_a_fork_only_for_a_moment() -> None:
+def test_a_stream_reader_that_cannot_be_woken_delays_a_fork_only_for_a_moment() -> None:
     """The fork waits for it only for a moment."""
     barrier = ForkBarrier()
     barrier.enter(StubbornReader())
@@ -122,7 +124,7 @@ def test_a_reader_that_cannot_be_woken_delays_a_fork_only_for_a_moment() -> None
     barrier.open()
 
 
-def test_the_fork_barrier_is_open_without_a_fork() -> None:
+def test_stream_readers_enter_grpc_without_waiting_while_no_fork_is_in_progress() -> None:
     """Readers enter and leave without waiting."""
     barrier = ForkBarrier()
     reader = StubbornReader()
@@ -131,7 +133,9 @@ def test_the_fork_barrier_is_open_without_a_fork() -> None:
         barrier.leave(reader)
 
 
-def test_a_fork_waits_for_a_begun_grpc_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_of_the_process_waits_for_the_end_of_an_asynchronous_grpc_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The thread that began the call does other work meanwhile."""
     monkeypatch.setattr(fork_barrier, "FORK_WAIT", TIMEOUT)
     barrier = ForkBarrier()
@@ -150,7 +154,7 @@ def test_a_fork_waits_for_a_begun_grpc_call(monkeypatch: pytest.MonkeyPatch) -> 
     forking.join(TIMEOUT)
 
 
-def test_a_grpc_call_waits_for_the_end_of_a_fork() -> None:
+def test_a_grpc_call_that_begins_during_a_fork_waits_for_the_end_of_the_fork() -> None:
     """No thread enters gRPC during the fork."""
     barrier = ForkBarrier()
     barrier.close()
@@ -168,7 +172,7 @@ def test_a_grpc_call_waits_for_the_end_of_a_fork() -> None:
     beginning.join(TIMEOUT)
 
 
-def test_a_fork_does_not_wait_for_a_call_that_could_not_begin() -> None:
+def test_a_fork_does_not_wait_for_a_grpc_call_that_could_not_begin() -> None:
     """The channel is closed, for example."""
     barrier = ForkBarrier()
 

@@ -35,7 +35,7 @@ def watched(clock: ManualClock | None = None) -> tuple[Lifecycle, list[StateChan
 
 
 @pytest.mark.parametrize(("present", "to"), list(product(SubscriptionState, SubscriptionState)))
-def test_the_subscription_lifecycle_makes_only_legal_state_changes(
+def test_a_subscription_state_changes_only_to_the_states_that_may_follow_it(
     present: SubscriptionState, to: SubscriptionState
 ) -> None:
     """Any other change returns False, leaves the state, and is not reported."""
@@ -50,7 +50,7 @@ def test_the_subscription_lifecycle_makes_only_legal_state_changes(
     assert [(change.previous, change.state) for change in told] == [(present, to)] * legal
 
 
-def test_a_subscription_state_change_has_its_time_and_cause() -> None:
+def test_a_state_change_of_a_subscription_has_the_time_and_cause_of_the_change() -> None:
     """The time is wall time for people, and the last change stays available."""
     clock = ManualClock(start=1_000.0)
     lifecycle, told = watched(clock)
@@ -67,7 +67,7 @@ def test_a_subscription_state_change_has_its_time_and_cause() -> None:
     )
 
 
-def test_the_listener_of_a_state_change_may_change_the_state_again() -> None:
+def test_the_listener_for_subscription_state_changes_may_change_the_state_again() -> None:
     """No lock is held during a report. Reports come in the order of the changes."""
     told: list[SubscriptionState] = []
 
@@ -81,7 +81,7 @@ def test_the_listener_of_a_state_change_may_change_the_state_again() -> None:
 
 
 @pytest.mark.parametrize("state", list(SubscriptionState))
-def test_a_closing_subscription_cannot_return_to_streaming(state: SubscriptionState) -> None:
+def test_only_closing_and_closed_subscriptions_count_as_stopping(state: SubscriptionState) -> None:
     """After that, responses are returned to the server."""
     lifecycle, _ = watched()
     for step in WAY_TO[state]:
@@ -89,7 +89,7 @@ def test_a_closing_subscription_cannot_return_to_streaming(state: SubscriptionSt
     assert lifecycle.is_stopping is (state in (SubscriptionState.CLOSING, SubscriptionState.CLOSED))
 
 
-def test_only_one_of_many_concurrent_stop_requests_begins_the_shutdown() -> None:
+def test_only_one_of_many_concurrent_stop_requests_begins_the_shutdown_of_a_subscription() -> None:
     """There is one shutdown for many concurrent requests."""
     lifecycle, _ = watched()
     begin = threading.Barrier(8)

@@ -17,7 +17,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_a_lasting_outage_is_reported_once_with_its_cause(
+def test_a_lasting_server_outage_is_logged_once_with_its_cause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Without it, a wrong port looks like a subscription without messages."""
@@ -28,7 +28,7 @@ def test_a_lasting_outage_is_reported_once_with_its_cause(
     assert "connection refused" in told
 
 
-def test_a_short_outage_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_short_server_outage_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Servers restart. Two short outages with success in between are not one long outage."""
     outage = OutageReporter(LOG)
     outage.failed(0.0, REFUSED)
@@ -38,7 +38,7 @@ def test_a_short_outage_is_not_reported(caplog: pytest.LogCaptureFixture) -> Non
     assert warnings(caplog) == []
 
 
-def test_each_new_lasting_outage_is_reported_with_its_own_length(
+def test_each_lasting_server_outage_is_logged_with_its_own_cause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A server that ends every stream with OK gives no error to name."""

@@ -47,7 +47,7 @@ def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.exc_info]
 
 
-def test_repeated_errors_log_the_first_traceback_and_count_the_others(
+def test_only_the_first_of_many_equal_errors_is_logged_with_traceback_and_the_rest_are_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -65,7 +65,7 @@ def test_repeated_errors_log_the_first_traceback_and_count_the_others(
     assert len(tracebacks(caplog)) == 2
 
 
-def test_the_count_of_repeated_errors_is_logged_at_the_end(
+def test_the_number_of_suppressed_equal_errors_is_logged_at_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     errors = RepeatedErrors(LOG, ManualClock())
@@ -79,7 +79,7 @@ def test_the_count_of_repeated_errors_is_logged_at_the_end(
     ]
 
 
-def test_a_repeated_error_is_logged_with_traceback_again_after_a_long_silence(
+def test_an_equal_error_is_logged_with_traceback_again_after_a_long_time_without_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -90,7 +90,9 @@ def test_a_repeated_error_is_logged_with_traceback_again_after_a_long_silence(
     assert len(tracebacks(caplog)) == 2
 
 
-def test_a_repeated_error_without_text_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_repeated_error_whose_text_is_empty_is_logged_by_its_class(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     errors = RepeatedErrors(LOG, ManualClock())
     for _ in range(2):
         errors.report(raised(unprintable), "it failed")
@@ -98,7 +100,7 @@ def test_a_repeated_error_without_text_is_logged(caplog: pytest.LogCaptureFixtur
     assert "Unprintable" in caplog.messages[1]
 
 
-def test_the_number_of_remembered_error_locations_is_limited() -> None:
+def test_error_suppression_remembers_only_a_limited_number_of_error_locations() -> None:
     errors = RepeatedErrors(LOG, ManualClock())
     for number in range(MAX_PLACES + 10):
         errors.report(type(f"Error{number}", (Exception,), {})(), "it failed")

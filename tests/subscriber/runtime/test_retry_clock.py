@@ -13,12 +13,12 @@ def test_retry_pauses_double_up_to_the_maximum_with_random_shortening() -> None:
         assert bound / 2 <= backoff.next_pause() <= bound
 
 
-def test_retry_pauses_of_two_clients_differ_randomly() -> None:
+def test_retry_pauses_of_two_clients_differ_by_a_random_part() -> None:
     """The pauses are random."""
     assert len({Backoff(1.0, 10.0).next_pause() for _ in range(20)}) > 1
 
 
-def test_a_retry_clock_reset_restores_the_shortest_pause() -> None:
+def test_the_first_pause_after_a_successful_retry_is_the_shortest_one() -> None:
     """A reset means that a try has succeeded."""
     backoff = Backoff(0.1, 10.0)
     for _ in range(10):
@@ -27,7 +27,7 @@ def test_a_retry_clock_reset_restores_the_shortest_pause() -> None:
     assert backoff.next_pause() <= 0.1
 
 
-def test_retry_attempts_follow_the_pauses_until_one_succeeds() -> None:
+def test_retry_attempts_are_due_after_growing_pauses_that_a_success_makes_short_again() -> None:
     """After a success, the pauses are short again."""
     clock, now = RetryClock(1.0, 8.0), 100.0
     for longest in (1.0, 2.0, 4.0, 8.0, 8.0):
@@ -41,7 +41,7 @@ def test_retry_attempts_follow_the_pauses_until_one_succeeds() -> None:
     assert due - now <= 1.0
 
 
-def test_the_last_retry_is_made_at_the_time_limit() -> None:
+def test_the_last_retry_attempt_is_made_at_the_time_limit_of_retries() -> None:
     """The limit counts from the first failure, and a failure of this attempt is the last one."""
     clock, now, attempts = RetryClock(1.0, 8.0, 60.0), 100.0, 0
     while (due := clock.failed(now)) is not None:
@@ -61,7 +61,7 @@ def test_a_success_restarts_the_time_limit_of_retries() -> None:
     assert clock.failed(1060.0) is None
 
 
-def test_the_retry_time_limit_may_count_from_an_earlier_time() -> None:
+def test_the_retry_time_limit_may_count_from_the_beginning_of_the_first_attempt() -> None:
     """The first attempt may take long. A success ends this as well."""
     clock = RetryClock(1.0, 8.0, 60.0, failing_since=40.0)
     assert clock.failed(100.0) is None
@@ -74,6 +74,6 @@ def test_a_retry_time_limit_of_zero_allows_no_retry() -> None:
     assert RetryClock(1.0, 8.0, 0.0).failed(100.0) is None
 
 
-def test_the_retry_clock_never_gives_up_without_a_time_limit() -> None:
+def test_retries_without_a_time_limit_never_end() -> None:
     """An outage may last for months."""
     assert RetryClock(1.0, 8.0, failing_since=0.0).failed(1e7) is not None

@@ -23,7 +23,9 @@ from pullstream.runtime.validation import (
         (require_timeout, [0.001, 7, None]),
     ],
 )
-def test_argument_checks_return_allowed_values_unchanged(check: Any, values: list[Any]) -> None:
+def test_argument_checks_accept_allowed_values_and_return_them_unchanged(
+    check: Any, values: list[Any]
+) -> None:
     """The value is not converted."""
     assert [check("limit", value) for value in values] == values
 
@@ -42,7 +44,7 @@ def test_argument_checks_return_allowed_values_unchanged(check: Any, values: lis
         (require_timeout, float("nan"), ValueError, "limit is nan; it must be a number"),
     ],
 )
-def test_argument_checks_refuse_other_values_and_name_the_argument(
+def test_argument_checks_refuse_invalid_values_with_an_error_that_names_the_argument(
     check: Any, value: object, error: type[Exception], text: str
 ) -> None:
     """The error names the argument."""

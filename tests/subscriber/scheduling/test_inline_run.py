@@ -25,7 +25,7 @@ class Duties:
         self.taken_over += 1
 
 
-def test_an_inline_caller_that_has_returned_is_not_relieved() -> None:
+def test_a_reader_thread_that_has_left_its_inline_callback_is_not_replaced() -> None:
     """The relief came too late."""
     duties = Duties()
     inline_run = InlineRun(duties.take_over)
@@ -34,7 +34,7 @@ def test_an_inline_caller_that_has_returned_is_not_relieved() -> None:
     assert duties.taken_over == 0
 
 
-def test_a_relieved_inline_caller_does_not_return_to_its_duties() -> None:
+def test_a_reader_thread_replaced_during_an_inline_callback_does_not_read_on() -> None:
     """An inline caller is relieved only once."""
     duties = Duties()
     inline_run = InlineRun(duties.take_over)
@@ -45,7 +45,7 @@ def test_a_relieved_inline_caller_does_not_return_to_its_duties() -> None:
     assert duties.taken_over == 1
 
 
-def test_an_inline_caller_that_ends_during_its_relief_waits_for_the_result() -> None:
+def test_a_reader_thread_that_ends_its_callback_waits_if_its_replacement_is_starting() -> None:
     """Its callback returns while the other thread starts. Only one of them may continue."""
     duties = Duties()
     duties.may.clear()
@@ -64,7 +64,7 @@ def test_an_inline_caller_that_ends_during_its_relief_waits_for_the_result() -> 
     assert goes_back == [False]
 
 
-def test_an_inline_caller_keeps_its_duties_if_no_relief_thread_can_start() -> None:
+def test_a_reader_thread_reads_on_after_its_callback_if_no_replacement_thread_can_start() -> None:
     """The process may have the maximum number of threads."""
 
     def refuse() -> None:

@@ -46,7 +46,7 @@ class Slow:
 # ---- the SDK's own threads ---------------------------------------------------------------------
 
 
-def test_a_burst_of_messages_runs_on_all_scheduler_workers_concurrently() -> None:
+def test_a_burst_of_messages_runs_on_all_worker_threads_of_the_scheduler_at_a_time() -> None:
     """The barrier opens ten times, each time with ten concurrent callbacks."""
     together = threading.Barrier(10)
     done = threading.Semaphore(0)
@@ -62,7 +62,7 @@ def test_a_burst_of_messages_runs_on_all_scheduler_workers_concurrently() -> Non
     scheduler.shutdown(await_msg_callbacks=True)
 
 
-def test_a_slow_callback_delays_no_message_while_a_scheduler_worker_is_idle() -> None:
+def test_a_slow_callback_delays_no_message_while_another_scheduler_worker_is_idle() -> None:
     """Free workers take the messages. Messages are not assigned in advance."""
     slow = Slow()
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -76,7 +76,7 @@ def test_a_slow_callback_delays_no_message_while_a_scheduler_worker_is_idle() ->
     scheduler.shutdown(await_msg_callbacks=True)
 
 
-def test_the_scheduler_starts_no_more_workers_than_configured() -> None:
+def test_the_thread_scheduler_starts_no_more_worker_threads_than_configured() -> None:
     """The default is ten, and there are none before the first work."""
     before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(), Slow()
@@ -91,7 +91,7 @@ def test_the_scheduler_starts_no_more_workers_than_configured() -> None:
     assert workers_since(before) == set()
 
 
-def test_the_scheduler_accepts_any_function_with_any_arguments() -> None:
+def test_the_thread_scheduler_runs_any_function_with_any_arguments() -> None:
     """The official client's scheduler works the same way."""
     done: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
     scheduler = ThreadScheduler(max_workers=1)
@@ -100,7 +100,7 @@ def test_the_scheduler_accepts_any_function_with_any_arguments() -> None:
     scheduler.shutdown()
 
 
-def test_a_scheduled_function_that_raises_is_logged_and_its_worker_continues(
+def test_an_exception_of_a_scheduled_function_is_logged_and_its_worker_thread_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The exception is logged, and the only worker continues."""
@@ -118,7 +118,7 @@ def test_a_scheduled_function_that_raises_is_logged_and_its_worker_continues(
     scheduler.shutdown()
 
 
-def test_scheduler_shutdown_returns_unbegun_messages_and_does_not_wait() -> None:
+def test_scheduler_shutdown_returns_unbegun_messages_without_waiting_for_callbacks() -> None:
     """Running callbacks may finish later, and then their threads end too."""
     before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(max_workers=2), Slow()
@@ -175,7 +175,7 @@ def test_the_scheduler_runs_callbacks_on_the_users_executor() -> None:
     assert len(started) == 5
 
 
-def test_scheduler_shutdown_leaves_the_users_executor_running() -> None:
+def test_scheduler_shutdown_does_not_shut_down_the_users_executor() -> None:
     """Waiting messages are returned and not begun later. Other work of the executor continues."""
     with ThreadPoolExecutor(1) as executor:
         scheduler, slow = ThreadScheduler(executor), Slow()
@@ -207,7 +207,9 @@ def test_scheduler_shutdown_can_wait_for_callbacks_on_the_users_executor() -> No
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_the_scheduler_knows_the_threads_that_run_its_callbacks(foreign: bool) -> None:
+def test_the_thread_scheduler_can_tell_whether_the_current_thread_runs_one_of_its_callbacks(
+    foreign: bool,
+) -> None:
     """A close inside a callback can thus avoid waiting for itself."""
     answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
     with ThreadPoolExecutor(1) as executor:
@@ -220,7 +222,7 @@ def test_the_scheduler_knows_the_threads_that_run_its_callbacks(foreign: bool) -
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_a_scheduler_that_is_shut_down_refuses_work(foreign: bool) -> None:
+def test_a_thread_scheduler_that_is_shut_down_refuses_to_schedule_callbacks(foreign: bool) -> None:
     """A second subscription on it would never run a callback. The error names the remedy."""
     with ThreadPoolExecutor(1) as executor:
         scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler()
@@ -233,7 +235,7 @@ def test_a_scheduler_that_is_shut_down_refuses_work(foreign: bool) -> None:
 
 @pytest.mark.parametrize("foreign", [False, True])
 @pytest.mark.parametrize("busy", [False, True])
-def test_work_scheduled_during_a_scheduler_shutdown_does_not_begin(
+def test_a_callback_scheduled_during_the_shutdown_of_the_scheduler_does_not_begin(
     foreign: bool, busy: bool
 ) -> None:
     """The message is returned with all unsettled ones, even if a worker is still busy."""
@@ -262,7 +264,9 @@ def test_work_scheduled_during_a_scheduler_shutdown_does_not_begin(
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_the_scheduler_reports_the_numbers_of_waiting_and_running_callbacks(foreign: bool) -> None:
+def test_the_thread_scheduler_reports_the_numbers_of_waiting_and_running_callbacks(
+    foreign: bool,
+) -> None:
     """The numbers are right during the shutdown as well."""
     with ThreadPoolExecutor(2) as executor:
         scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler(max_workers=2)
@@ -278,7 +282,7 @@ def test_the_scheduler_reports_the_numbers_of_waiting_and_running_callbacks(fore
         assert (scheduler.waiting, scheduler.running) == (0, 0)
 
 
-def test_an_idle_scheduler_reports_no_running_callbacks() -> None:
+def test_a_thread_scheduler_with_idle_workers_reports_no_running_callbacks() -> None:
     """Sleeping workers do not count as running."""
     scheduler, slow = ThreadScheduler(max_workers=3), Slow()
     slow.release.set()
@@ -288,7 +292,7 @@ def test_an_idle_scheduler_reports_no_running_callbacks() -> None:
     scheduler.shutdown()
 
 
-def test_the_scheduler_checks_its_number_of_workers() -> None:
+def test_the_thread_scheduler_refuses_an_invalid_number_of_worker_threads() -> None:
     """The error gives the name and the limit. An executor has its own size."""
     with pytest.raises(ValueError, match="max_workers is 0; it must be at least 1"):
         ThreadScheduler(max_workers=0)
@@ -296,7 +300,7 @@ def test_the_scheduler_checks_its_number_of_workers() -> None:
         ThreadScheduler(executor, max_workers=3)
 
 
-def test_a_users_own_scheduler_needs_two_methods() -> None:
+def test_a_scheduler_class_of_the_user_needs_only_the_methods_schedule_and_shutdown() -> None:
     """Messages are scheduled one by one, and the base class reports no threads."""
 
     class Plain(Scheduler):

@@ -32,7 +32,7 @@ def watchers() -> int:
     return sum(thread.name == "pullstream-stall-monitor" for thread in threading.enumerate())
 
 
-def test_the_stall_monitor_checks_a_pool_until_the_pool_needs_no_monitor() -> None:
+def test_the_stall_monitor_checks_a_worker_pool_until_the_pool_needs_no_more_checks() -> None:
     """One thread checks all pools and ends with the last of them."""
     watch, one, other = StallMonitor(), Pool(True, True, False), Pool(True, False)
     before = watchers()
@@ -46,7 +46,7 @@ def test_the_stall_monitor_checks_a_pool_until_the_pool_needs_no_monitor() -> No
     eventually(lambda: again.checks == 1)
 
 
-def test_the_stall_monitor_tells_a_pool_whether_it_watches_others(
+def test_the_stall_monitor_tells_a_worker_pool_whether_it_is_the_only_monitored_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The test checks instead of the thread."""
@@ -63,7 +63,7 @@ def test_the_stall_monitor_tells_a_pool_whether_it_watches_others(
     assert other.alone == [False]
 
 
-def test_the_stall_monitor_keeps_a_pool_that_registers_during_its_removal() -> None:
+def test_the_stall_monitor_checks_a_worker_pool_that_registers_again_during_its_removal() -> None:
     """Only one thread changes the list at a time, so a new pool is added after the removal."""
     watch = StallMonitor()
     adding: list[threading.Thread] = []
@@ -81,7 +81,7 @@ def test_the_stall_monitor_keeps_a_pool_that_registers_during_its_removal() -> N
     adding[0].join(TIMEOUT)
 
 
-def test_the_stall_monitor_starts_a_new_thread_in_a_forked_child(
+def test_the_stall_monitor_starts_a_new_thread_in_a_forked_child_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The thread does not exist in the child, and a held lock would never be released."""

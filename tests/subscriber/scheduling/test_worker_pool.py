@@ -119,7 +119,7 @@ def hook(rig: Rig, request: pytest.FixtureRequest) -> Hooked:
     }[request.param]
 
 
-def test_work_added_while_a_worker_falls_asleep_is_done(rig: Rig, hook: Hooked) -> None:
+def test_work_added_to_a_pool_while_its_worker_falls_asleep_is_done(rig: Rig, hook: Hooked) -> None:
     """Work that comes while a worker goes to sleep is done.
 
     It comes before others can see that the worker sleeps, just after, or after its last check of
@@ -136,7 +136,9 @@ def test_work_added_while_a_worker_falls_asleep_is_done(rig: Rig, hook: Hooked) 
     eventually(rig.sleeps)
 
 
-def test_closing_a_pool_while_a_worker_falls_asleep_ends_the_worker(rig: Rig, hook: Hooked) -> None:
+def test_closing_a_worker_pool_while_a_worker_falls_asleep_ends_the_worker_thread(
+    rig: Rig, hook: Hooked
+) -> None:
     """The worker ends, whichever step the closing meets."""
     hook.once(rig.close)
     rig.add("first")
@@ -146,7 +148,7 @@ def test_closing_a_pool_while_a_worker_falls_asleep_ends_the_worker(rig: Rig, ho
     assert not any(thread.is_alive() for thread in rig.pool._threads)
 
 
-def test_one_sleeping_worker_is_woken_for_many_pieces_of_work_and_wakes_the_next(rig: Rig) -> None:
+def test_adding_much_work_to_a_pool_wakes_one_worker_which_wakes_the_next_worker(rig: Rig) -> None:
     """One wake-up in progress prevents others. Afterwards new wake-ups are possible."""
     with pool_of(3) as pool:
         send_to_sleep(pool, 3)
@@ -169,7 +171,9 @@ def test_one_sleeping_worker_is_woken_for_many_pieces_of_work_and_wakes_the_next
 
 
 @pytest.mark.parametrize("asleep", [False, True])
-def test_a_worker_pool_runs_as_many_pieces_at_a_time_as_it_has_workers(asleep: bool) -> None:
+def test_a_worker_pool_runs_as_many_pieces_of_work_at_a_time_as_it_has_workers(
+    asleep: bool,
+) -> None:
     """The barrier opens ten times for ten threads, with new threads and with sleeping ones."""
     together, done = threading.Barrier(10), threading.Semaphore(0)
 
@@ -186,7 +190,9 @@ def test_a_worker_pool_runs_as_many_pieces_at_a_time_as_it_has_workers(asleep: b
 
 
 @pytest.mark.parametrize("singly", [False, True])
-def test_no_piece_of_work_waits_behind_a_slow_one_while_a_worker_is_idle(singly: bool) -> None:
+def test_no_work_waits_behind_a_slow_piece_of_work_while_a_worker_of_the_pool_is_idle(
+    singly: bool,
+) -> None:
     """With nine slow pieces on ten workers, the last worker does all the rest."""
     slow = Slow()
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -205,7 +211,7 @@ def test_no_piece_of_work_waits_behind_a_slow_one_while_a_worker_is_idle(singly:
         slow.release.set()
 
 
-def test_short_pieces_of_work_do_not_start_every_worker() -> None:
+def test_short_pieces_of_work_in_sequence_start_only_one_worker_thread() -> None:
     """A piece that comes after the last one finds a sleeper, so no second thread is needed."""
     done = threading.Semaphore(0)
     with pool_of(10) as pool:
@@ -216,7 +222,7 @@ def test_short_pieces_of_work_do_not_start_every_worker() -> None:
         assert len(pool._threads) == 1
 
 
-def test_an_idle_worker_uses_no_cpu_time() -> None:
+def test_a_worker_thread_that_finds_no_more_work_uses_no_cpu_time() -> None:
     """A worker that finds no more work uses no CPU time.
 
     Python lets a computing thread run for a while. The worker that took the last piece would wait
@@ -244,7 +250,7 @@ def test_an_idle_worker_uses_no_cpu_time() -> None:
     assert process_time() - before < rounds * 2e-3
 
 
-def test_a_worker_continues_alone_when_no_other_thread_can_start(
+def test_one_worker_thread_does_all_work_of_a_pool_if_no_other_thread_can_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The worker has taken an argument when it looks for help. No argument is lost."""
@@ -264,7 +270,7 @@ def test_a_worker_continues_alone_when_no_other_thread_can_start(
     assert "cannot start another worker thread" in caplog.text
 
 
-def test_a_sleeping_worker_keeps_no_reference_to_finished_work() -> None:
+def test_a_sleeping_worker_thread_keeps_no_reference_to_finished_work() -> None:
     """A sleeping worker would keep a message, and with it the whole response."""
 
     class Piece:
@@ -284,7 +290,7 @@ def test_a_sleeping_worker_keeps_no_reference_to_finished_work() -> None:
 # ---- short callbacks -----------------------------------------------------------------------------
 
 
-def test_fast_callbacks_are_run_by_one_worker(watch: Watched) -> None:
+def test_fast_callbacks_of_a_worker_pool_are_all_run_by_one_worker_thread(watch: Watched) -> None:
     """The worker asks for the monitor and wakes no other worker, even if more work comes."""
     slow, workers = Slow(), set()
     with brisk_pool(5) as pool:
@@ -307,7 +313,9 @@ def test_fast_callbacks_are_run_by_one_worker(watch: Watched) -> None:
         assert len(workers) == 1
 
 
-def test_many_fast_callbacks_request_the_stall_monitor_once(watch: Watched) -> None:
+def test_a_worker_pool_with_many_fast_callbacks_registers_with_the_stall_monitor_once(
+    watch: Watched,
+) -> None:
     with pool_of(5) as pool:
         send_to_sleep(pool, 5)
 
@@ -319,7 +327,7 @@ def test_many_fast_callbacks_request_the_stall_monitor_once(watch: Watched) -> N
         assert ask()
 
 
-def test_the_start_time_of_a_worker_does_not_count_as_callback_time(
+def test_the_time_to_start_a_worker_thread_does_not_count_as_callback_duration(
     watch: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The start may take long when a hundred subscriptions have just begun."""
@@ -336,7 +344,9 @@ def test_the_start_time_of_a_worker_does_not_count_as_callback_time(
         assert pool._pace._last == 0
 
 
-def test_one_slow_measurement_does_not_classify_callbacks_as_slow(watch: Watched) -> None:
+def test_one_slow_measurement_among_fast_ones_does_not_classify_callbacks_as_slow(
+    watch: Watched,
+) -> None:
     """One slow measurement among many fast ones changes nothing.
 
     Two in a row do, and so does one slow callback by itself.
@@ -357,7 +367,9 @@ def test_one_slow_measurement_does_not_classify_callbacks_as_slow(watch: Watched
         assert pool._pace.average > FAST_CALLBACK
 
 
-def test_a_slow_callback_among_fast_ones_wakes_another_worker(watch: Watched) -> None:
+def test_a_slow_callback_among_fast_ones_makes_the_pool_use_its_other_workers(
+    watch: Watched,
+) -> None:
     """Help comes at the second check without progress. From then on each worker wakes the next."""
     slow = Slow()
     with brisk_pool(5) as pool:
@@ -373,7 +385,9 @@ def test_a_slow_callback_among_fast_ones_wakes_another_worker(watch: Watched) ->
         slow.release.set()
 
 
-def test_a_worker_that_makes_progress_wakes_no_other_worker(watch: Watched) -> None:
+def test_no_other_worker_is_woken_while_one_worker_makes_progress_with_fast_callbacks(
+    watch: Watched,
+) -> None:
     """The worker may be slow, but the waiting work makes progress."""
     steps = threading.Semaphore(0)
     begun: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -391,7 +405,9 @@ def test_a_worker_that_makes_progress_wakes_no_other_worker(watch: Watched) -> N
             steps.release()
 
 
-def test_the_stall_monitor_stops_watching_an_idle_pool(watch: Watched) -> None:
+def test_a_worker_pool_without_work_for_several_checks_ends_its_stall_monitoring(
+    watch: Watched,
+) -> None:
     """One check without work is not enough, because more work may be on its way."""
     with brisk_pool(2) as pool:
         pool._stall._quiet_checks = 0
@@ -403,7 +419,7 @@ def test_the_stall_monitor_stops_watching_an_idle_pool(watch: Watched) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_no_work_is_lost_when_threads_add_it_to_workers_that_fall_asleep(
+def test_no_work_is_lost_when_several_threads_add_it_while_workers_fall_asleep(
     workers: int,
 ) -> None:
     """Each round has little work, so that workers go to sleep and are woken in every round."""
@@ -418,7 +434,7 @@ def test_no_work_is_lost_when_threads_add_it_to_workers_that_fall_asleep(
         eventually(lambda: pool.running == 0)
 
 
-def test_closing_a_pool_during_additions_runs_or_returns_each_piece_once() -> None:
+def test_work_added_while_a_pool_is_closed_is_either_run_or_returned_exactly_once() -> None:
     """No piece is handled twice or begun after the closing, and a late addition is refused."""
     rounds = 0
     end = SYSTEM_CLOCK.monotonic() + STRESS

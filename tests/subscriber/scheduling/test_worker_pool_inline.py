@@ -96,7 +96,9 @@ def occupy(pool: WorkerPool, visitor: Visitor, pieces: Iterable[object] = (None,
     return slow
 
 
-def test_an_inline_caller_runs_the_work_that_it_adds(pool: WorkerPool, visitor: Visitor) -> None:
+def test_a_reader_thread_runs_the_fast_callbacks_that_it_adds_to_the_pool_itself(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
     """The work is done before `add` returns, and no worker wakes."""
     note = Noted()
     visitor.do(lambda: pool.add(note, range(100), may_wait=True))
@@ -105,7 +107,7 @@ def test_an_inline_caller_runs_the_work_that_it_adds(pool: WorkerPool, visitor: 
     assert sleeping(pool)
 
 
-def test_an_inline_caller_runs_the_work_that_its_own_work_adds(
+def test_a_reader_thread_also_runs_callbacks_added_by_the_callbacks_that_it_runs(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The end of a callback may add the next message of its key."""
@@ -114,7 +116,7 @@ def test_an_inline_caller_runs_the_work_that_its_own_work_adds(
     assert note.threads == [visitor.thread]
 
 
-def test_an_inline_caller_that_must_not_block_leaves_its_work_to_the_workers(
+def test_work_added_by_a_reader_thread_that_must_not_block_runs_on_workers(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The caller may add more, which other workers could do meanwhile, or may hold a lock."""
@@ -131,7 +133,7 @@ def test_an_inline_caller_that_must_not_block_leaves_its_work_to_the_workers(
     assert visitor.thread not in note.threads
 
 
-def test_work_added_by_a_thread_other_than_the_inline_caller_runs_on_workers(
+def test_work_added_by_a_thread_other_than_the_reader_thread_runs_on_workers(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The workers run work that another thread adds."""
@@ -141,7 +143,7 @@ def test_work_added_by_a_thread_other_than_the_inline_caller_runs_on_workers(
     assert note.threads[0] not in (visitor.thread, threading.current_thread())
 
 
-def test_an_inline_caller_runs_single_pieces_if_it_adds_them_often(
+def test_a_reader_thread_runs_single_callbacks_itself_if_it_adds_them_in_quick_succession(
     pool: WorkerPool, visitor: Visitor, watch: Watched
 ) -> None:
     """The first single piece wakes a worker.
@@ -162,7 +164,7 @@ def test_an_inline_caller_runs_single_pieces_if_it_adds_them_often(
     assert watch.asked == asked + 1
 
 
-def test_an_inline_caller_runs_its_work_if_the_stall_monitor_already_runs(
+def test_a_reader_thread_runs_a_rare_single_callback_itself_if_the_stall_monitor_already_runs(
     pool: WorkerPool, visitor: Visitor, watch: Watched
 ) -> None:
     """A monitor that already runs for another pool watches this one at little cost.
@@ -178,7 +180,7 @@ def test_an_inline_caller_runs_its_work_if_the_stall_monitor_already_runs(
     assert watch.asked == asked + 1
 
 
-def test_work_of_an_inline_caller_goes_to_the_next_worker_while_one_is_slow(
+def test_work_added_by_a_reader_thread_while_a_worker_is_slow_wakes_another_worker(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """Fast callbacks wait for no slow worker, either.
@@ -195,7 +197,7 @@ def test_work_of_an_inline_caller_goes_to_the_next_worker_while_one_is_slow(
     slow.release.set()
 
 
-def test_slow_callbacks_run_on_workers_and_not_on_the_inline_caller(
+def test_slow_callbacks_run_on_worker_threads_and_not_on_the_reader_thread(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """An unwatched pool does not assume that its callbacks are fast."""
@@ -207,7 +209,7 @@ def test_slow_callbacks_run_on_workers_and_not_on_the_inline_caller(
     assert note.threads[0] is not visitor.thread
 
 
-def test_an_inline_caller_leaves_its_work_to_an_awake_worker(
+def test_work_added_by_a_reader_thread_is_left_to_a_worker_that_is_awake(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The awake worker takes the work later."""
@@ -221,7 +223,7 @@ def test_an_inline_caller_leaves_its_work_to_an_awake_worker(
     assert note.threads[0] is not visitor.thread
 
 
-def test_with_several_busy_pools_an_inline_caller_is_relieved_one_check_later(
+def test_with_several_busy_pools_a_blocked_reader_thread_is_replaced_after_three_checks(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The inline caller may have been waiting for the interpreter lock."""
@@ -234,13 +236,15 @@ def test_with_several_busy_pools_an_inline_caller_is_relieved_one_check_later(
     slow.release.set()
 
 
-def test_a_pool_with_one_worker_runs_nothing_on_the_inline_caller(visitor: Visitor) -> None:
+def test_a_worker_pool_with_one_worker_runs_no_callback_on_the_reader_thread(
+    visitor: Visitor,
+) -> None:
     """With one worker, callbacks may rely on running in a single thread."""
     with pool_of(1) as pool:
         assert not pool.admit(visitor)
 
 
-def test_a_blocked_inline_caller_is_relieved_and_a_worker_takes_over(
+def test_a_reader_thread_blocked_in_a_callback_is_replaced_and_workers_run_its_waiting_work(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """An inline caller is relieved after two checks without progress.
@@ -261,7 +265,7 @@ def test_a_blocked_inline_caller_is_relieved_and_a_worker_takes_over(
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_an_inline_caller_blocked_in_its_last_piece_of_work_is_relieved(
+def test_a_reader_thread_blocked_in_its_last_callback_is_replaced(
     pool: WorkerPool, visitor: Visitor, closed: bool
 ) -> None:
     """No work waits, but the other duties of the inline caller do.
@@ -277,7 +281,7 @@ def test_an_inline_caller_blocked_in_its_last_piece_of_work_is_relieved(
     slow.release.set()
 
 
-def test_an_inline_caller_that_makes_progress_is_not_relieved(
+def test_a_reader_thread_that_makes_progress_with_its_callbacks_is_not_replaced(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The inline caller runs one piece after the other, and each adds the next."""
@@ -298,7 +302,7 @@ def test_an_inline_caller_that_makes_progress_is_not_relieved(
     assert visitor.relieved == 0
 
 
-def test_the_stall_monitor_keeps_a_pool_whose_inline_caller_comes_and_goes(
+def test_a_worker_pool_stays_monitored_while_its_reader_thread_runs_short_callbacks(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """A pool stays watched while its inline caller comes and goes.
@@ -315,7 +319,7 @@ def test_the_stall_monitor_keeps_a_pool_whose_inline_caller_comes_and_goes(
     assert checks == [True] * (QUIET_CHECKS - 1) + [False]
 
 
-def test_a_pool_that_requests_the_stall_monitor_again_restarts_its_idle_count(
+def test_a_worker_pool_that_asks_for_monitoring_again_is_monitored_for_the_full_idle_time(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """Earlier quiet checks no longer count."""
@@ -325,7 +329,7 @@ def test_a_pool_that_requests_the_stall_monitor_again_restarts_its_idle_count(
     assert pool.check()
 
 
-def test_an_inline_caller_counts_towards_the_limit_of_concurrent_callbacks(
+def test_a_callback_on_the_reader_thread_counts_towards_the_limit_of_concurrent_callbacks(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The limit of concurrent callbacks holds before and after the relief."""
@@ -341,7 +345,7 @@ def test_an_inline_caller_counts_towards_the_limit_of_concurrent_callbacks(
     eventually(lambda: sleeping(pool))
 
 
-def test_waiting_work_begins_when_a_relieved_inline_caller_leaves(
+def test_waiting_work_begins_when_a_replaced_reader_thread_ends_its_callback(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """Work that waited because of the relieved caller begins when it leaves."""
@@ -357,7 +361,7 @@ def test_waiting_work_begins_when_a_relieved_inline_caller_leaves(
     others.release.set()
 
 
-def test_the_relief_of_an_inline_caller_is_retried_until_it_succeeds(
+def test_the_replacement_of_a_blocked_reader_thread_is_retried_until_a_thread_can_start(
     pool: WorkerPool, visitor: Visitor, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The pool stays watched until the relief succeeds."""
@@ -372,7 +376,7 @@ def test_the_relief_of_an_inline_caller_is_retried_until_it_succeeds(
     slow.release.set()
 
 
-def test_work_added_while_an_inline_caller_leaves_is_done(
+def test_work_added_to_a_pool_just_as_a_reader_thread_ends_its_callbacks_is_done(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """Another thread adds work just after the inline caller has found no more, and relies on it."""
@@ -391,7 +395,7 @@ def test_work_added_while_an_inline_caller_leaves_is_done(
     assert note.threads[0] is not visitor.thread
 
 
-def test_the_stall_monitor_keeps_a_pool_whose_inline_caller_just_arrives(
+def test_a_reader_thread_that_begins_a_callback_as_monitoring_ends_is_still_replaced(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The monitor has seen no work for long.
@@ -418,7 +422,7 @@ def test_the_stall_monitor_keeps_a_pool_whose_inline_caller_just_arrives(
     slow.release.set()
 
 
-def test_a_closed_pool_waits_for_an_inline_caller_in_a_callback(
+def test_joining_a_closed_worker_pool_waits_for_a_callback_on_the_reader_thread(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The pool returns the work that it has not begun."""
@@ -439,7 +443,7 @@ def test_a_closed_pool_waits_for_an_inline_caller_in_a_callback(
     assert pool.running == 0
 
 
-def test_no_work_is_lost_when_inline_callers_add_work_and_are_relieved(
+def test_no_work_is_lost_when_reader_threads_add_work_and_are_replaced(
     watch: Watched,
 ) -> None:
     """No work is lost while inline callers and other threads add it.
