@@ -85,7 +85,8 @@ class Broker:
 def broker_holding(*data: str, key: str = "", **subscription: Any) -> Broker:
     """Return a broker whose subscription has these messages."""
     broker = Broker(**subscription)
-    broker.publish(*data, key=key)
+    if data:
+        broker.publish(*data, key=key)
     return broker
 
 

@@ -28,8 +28,8 @@ def expire(broker: Broker, consumer: ConsumerDriver, got: Got) -> None:
     broker.advance(10)
 
 
-def with_policy(**fields: Any) -> Broker:
-    """Return the usual topic and subscription. After five failures a message goes to DEAD_TOPIC."""
+def with_policy(*data: str, key: str = "", **fields: Any) -> Broker:
+    """Return a broker with these messages. After five failures they go to DEAD_TOPIC."""
     broker = Broker()
     broker.engine.create_topic(pubsub.Topic(name=DEAD_TOPIC))
     broker.engine.create_subscription(pubsub.Subscription(name=DEAD_SUBSCRIPTION, topic=DEAD_TOPIC))
@@ -37,6 +37,8 @@ def with_policy(**fields: Any) -> Broker:
     broker.engine.create_subscription(
         pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC, dead_letter_policy=POLICY, **fields)
     )
+    if data:
+        broker.publish(*data, key=key)
     return broker
 
 
@@ -56,8 +58,7 @@ def test_a_message_is_published_to_the_dead_letter_topic_after_its_maximum_of_de
 
     After that only the other topic has it.
     """
-    broker = with_policy()
-    broker.publish("bad")
+    broker = with_policy("bad")
     consumer = broker.join(deadline=10)
     for attempt in range(5):
         (got,) = consumer.take()
@@ -73,8 +74,7 @@ def test_a_dead_letter_leaves_other_messages_of_its_ordering_key_in_the_subscrip
 
     Their consumer sees that the dead letter is gone.
     """
-    broker = with_policy(enable_message_ordering=True)
-    broker.publish("bad", "1", "2", "3", key="k")
+    broker = with_policy("bad", "1", "2", "3", key="k", enable_message_ordering=True)
     consumer = broker.join(deadline=600)
     for attempt in range(4):
         bad, *later = consumer.take()
@@ -115,8 +115,7 @@ def test_a_dead_letter_copy_names_its_source_subscription_and_message() -> None:
 
 def test_a_leaving_consumer_brings_its_messages_no_nearer_to_the_dead_letter_topic() -> None:
     """A consumer that leaves is not a failure of the message."""
-    broker = with_policy()
-    broker.publish("good")
+    broker = with_policy("good")
     for _ in range(10):
         consumer = broker.join()
         assert consumer.take_data() == ["good"]
@@ -143,8 +142,7 @@ def test_a_dead_letter_does_not_block_its_ordering_key() -> None:
 
     The later messages come again without it.
     """
-    broker = with_policy(enable_message_ordering=True)
-    broker.publish("bad", "good", key="k")
+    broker = with_policy("bad", "good", key="k", enable_message_ordering=True)
     consumer = broker.join()
     for _ in range(5):
         bad, good = consumer.take()
@@ -158,8 +156,7 @@ def test_a_dead_letter_is_not_delivered_when_its_ordering_key_restarts_at_an_ear
     None
 ):
     """The dead letter is not delivered again."""
-    broker = with_policy(enable_message_ordering=True)
-    broker.publish("one", "bad", key="k")
+    broker = with_policy("one", "bad", key="k", enable_message_ordering=True)
     consumer = broker.join()
     for _ in range(5):
         _, bad = consumer.take()

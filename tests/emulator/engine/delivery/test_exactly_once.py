@@ -13,8 +13,11 @@ from tests.emulator.wire import Wire
 REASON = "EXACTLY_ONCE_ACKID_FAILURE"
 
 
-def exactly_once(*, ordered: bool = False) -> Broker:
-    return Broker(enable_exactly_once_delivery=True, enable_message_ordering=ordered)
+def exactly_once(*data: str, key: str = "") -> Broker:
+    """Return a broker with these messages, in order if they have a key."""
+    return broker_holding(
+        *data, key=key, enable_exactly_once_delivery=True, enable_message_ordering=bool(key)
+    )
 
 
 def refused(broker: Broker, *got: Got) -> dict[str, str]:
@@ -25,8 +28,7 @@ def refused(broker: Broker, *got: Got) -> dict[str, str]:
 
 def test_an_acknowledgement_with_an_expired_exactly_once_ack_id_is_refused() -> None:
     """The ID is refused even before the message is delivered again."""
-    broker = exactly_once()
-    broker.publish("a")
+    broker = exactly_once("a")
     consumer = broker.join(deadline=10)
     (late,) = consumer.take()
     broker.advance(10)
@@ -36,8 +38,7 @@ def test_an_acknowledgement_with_an_expired_exactly_once_ack_id_is_refused() -> 
 
 def test_an_already_acknowledged_exactly_once_ack_id_can_be_acknowledged_again() -> None:
     """The client may have lost the first answer."""
-    broker = exactly_once()
-    broker.publish("a")
+    broker = exactly_once("a")
     (got,) = broker.join().take()
     assert refused(broker, got) == {}
     assert refused(broker, got) == {}
@@ -46,8 +47,7 @@ def test_an_already_acknowledged_exactly_once_ack_id_can_be_acknowledged_again()
 
 def test_valid_ack_ids_are_acknowledged_although_the_same_request_has_an_invalid_one() -> None:
     """A request is not a transaction."""
-    broker = exactly_once()
-    broker.publish("a", "b")
+    broker = exactly_once("a", "b")
     old, good = broker.join().take()
     broker.nack(old)
     assert refused(broker, old, good) == {"a": INVALID}
@@ -59,8 +59,7 @@ def test_with_exactly_once_delivery_messages_of_a_key_must_be_acknowledged_in_or
 
     That message stays leased.
     """
-    broker = exactly_once(ordered=True)
-    broker.publish("1", "2", "3", key="k")
+    broker = exactly_once("1", "2", "3", key="k")
     one, two, three = broker.join(deadline=600).take()
     assert refused(broker, two, three) == {"2": UNORDERED, "3": UNORDERED}
     assert refused(broker, one) == {}
@@ -72,8 +71,7 @@ def test_with_exactly_once_delivery_messages_of_a_key_must_be_acknowledged_in_or
 
 def test_an_acknowledge_request_may_name_ack_ids_of_an_ordering_key_in_any_order() -> None:
     """The request is processed as a whole."""
-    broker = exactly_once(ordered=True)
-    broker.publish("1", "2", "3", key="k")
+    broker = exactly_once("1", "2", "3", key="k")
     one, two, three = broker.join().take()
     assert refused(broker, three, one, two) == {}
     assert broker.backlog == 0
@@ -81,8 +79,7 @@ def test_an_acknowledge_request_may_name_ack_ids_of_an_ordering_key_in_any_order
 
 def test_with_exactly_once_delivery_a_failed_message_restarts_its_key_at_that_message() -> None:
     """The messages after the failed one are redelivered with it, and their old IDs are stale."""
-    broker = exactly_once(ordered=True)
-    broker.publish("1", "2", "3", key="k")
+    broker = exactly_once("1", "2", "3", key="k")
     consumer = broker.join(deadline=600)
     one, two, three = consumer.take()
     broker.nack(one)
@@ -96,8 +93,7 @@ def test_exactly_once_acks_of_other_keys_and_unkeyed_messages_do_not_wait_for_a_
     None
 ):
     """The order applies to one key."""
-    broker = exactly_once(ordered=True)
-    broker.publish("k1", key="k")
+    broker = exactly_once("k1", key="k")
     broker.publish("x1", key="x")
     broker.publish("free")
     got = {each.data: each for each in broker.join().take()}
@@ -121,8 +117,7 @@ def test_exactly_once_delivery_can_be_switched_on_by_an_update() -> None:
 
 def test_an_expired_exactly_once_ack_id_cannot_get_a_new_ack_deadline() -> None:
     """The lease can be neither extended nor ended."""
-    broker = exactly_once()
-    broker.publish("a")
+    broker = exactly_once("a")
     (late,) = broker.join(deadline=10).take()
     broker.advance(10)
     for seconds in (0, 60):

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from pullstream_emulator.engine.delivery.policy import RetryPolicy
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import SUBSCRIPTION, Broker, ConsumerDriver
+from tests.emulator.broker import SUBSCRIPTION, Broker, ConsumerDriver, broker_holding
 
 
-def with_policy(minimum: int, maximum: int, **fields: Any) -> Broker:
+def with_policy(minimum: int, maximum: int, *data: str, **fields: Any) -> Broker:
+    """Return a broker with a retry policy of these seconds, and these messages."""
     policy = pubsub.RetryPolicy(
         minimum_backoff=Duration(seconds=minimum), maximum_backoff=Duration(seconds=maximum)
     )
-    return Broker(retry_policy=policy, **fields)
+    return broker_holding(*data, retry_policy=policy, **fields)
 
 
 def comes_after(broker: Broker, consumer: ConsumerDriver, seconds: float) -> None:
@@ -32,8 +33,7 @@ def comes_after(broker: Broker, consumer: ConsumerDriver, seconds: float) -> Non
 
 def test_the_retry_backoff_doubles_up_to_its_maximum() -> None:
     """The backoff doubles after every failed attempt of the message."""
-    broker = with_policy(2, 7)
-    broker.publish("bad")
+    broker = with_policy(2, 7, "bad")
     consumer = broker.join(deadline=600)
     for wait in (2, 4, 7, 7):
         broker.nack(*consumer.take())
@@ -42,8 +42,7 @@ def test_the_retry_backoff_doubles_up_to_its_maximum() -> None:
 
 def test_a_message_with_an_expired_lease_is_redelivered_after_the_retry_backoff() -> None:
     """The backoff is the same as for a nack."""
-    broker = with_policy(5, 600)
-    broker.publish("slow")
+    broker = with_policy(5, 600, "slow")
     consumer = broker.join(deadline=10)
     consumer.take()
     broker.advance(10)
@@ -52,8 +51,7 @@ def test_a_message_with_an_expired_lease_is_redelivered_after_the_retry_backoff(
 
 def test_a_message_returned_by_a_leaving_consumer_has_no_retry_backoff() -> None:
     """The consumer has left, which is not a failure."""
-    broker = with_policy(100, 600)
-    broker.publish("a")
+    broker = with_policy(100, 600, "a")
     leaving = broker.join()
     leaving.take()
     leaving.leave()
@@ -63,8 +61,7 @@ def test_a_message_returned_by_a_leaving_consumer_has_no_retry_backoff() -> None
 @pytest.mark.parametrize(("minimum", "maximum"), [(0, 600), (0, 0)])
 def test_a_retry_policy_with_a_minimum_of_zero_has_no_backoff(minimum: int, maximum: int) -> None:
     """Twice zero is zero."""
-    broker = with_policy(minimum, maximum)
-    broker.publish("a")
+    broker = with_policy(minimum, maximum, "a")
     consumer = broker.join()
     for _ in range(3):
         broker.nack(*consumer.take())
@@ -73,8 +70,7 @@ def test_a_retry_policy_with_a_minimum_of_zero_has_no_backoff(minimum: int, maxi
 
 def test_the_retry_backoff_of_a_failed_message_does_not_delay_other_messages() -> None:
     """The delay belongs to one message."""
-    broker = with_policy(10, 600)
-    broker.publish("bad", "good")
+    broker = with_policy(10, 600, "bad", "good")
     consumer = broker.join(deadline=600)
     bad, good = consumer.take()
     broker.nack(bad)
@@ -85,8 +81,7 @@ def test_the_retry_backoff_of_a_failed_message_does_not_delay_other_messages() -
 
 def test_an_ordering_key_waits_for_the_retry_backoff_of_its_failed_message() -> None:
     """No message of the key is delivered before its end. Other keys continue."""
-    broker = with_policy(10, 600, enable_message_ordering=True)
-    broker.publish("1", "2", key="k")
+    broker = with_policy(10, 600, "1", "2", key="k", enable_message_ordering=True)
     broker.publish("x", key="x")
     consumer = broker.join(deadline=600)
     one, two, x = consumer.take()
@@ -103,8 +98,7 @@ def test_an_ordering_key_waits_for_the_retry_backoff_of_its_failed_message() -> 
 
 def test_the_retry_backoff_of_an_ordering_key_counts_from_the_failure_of_its_message() -> None:
     """The leases of the later messages end at the same time, and cause no further delay."""
-    broker = with_policy(30, 600, enable_message_ordering=True)
-    broker.publish("1", "2", key="k")
+    broker = with_policy(30, 600, "1", "2", key="k", enable_message_ordering=True)
     consumer = broker.join(deadline=20)
     (one, _) = consumer.take()
     broker.nack(one)
@@ -116,8 +110,7 @@ def test_the_retry_backoff_of_an_ordering_key_counts_from_the_failure_of_its_mes
 
 def test_a_failure_of_an_earlier_message_prolongs_the_retry_backoff_of_its_ordering_key() -> None:
     """Both messages have failed, so the key waits for the longer delay."""
-    broker = with_policy(30, 600, enable_message_ordering=True)
-    broker.publish("1", "2", key="k")
+    broker = with_policy(30, 600, "1", "2", key="k", enable_message_ordering=True)
     consumer = broker.join(deadline=600)
     one, two = consumer.take()
     broker.nack(two)
@@ -131,8 +124,7 @@ def test_a_failure_of_an_earlier_message_prolongs_the_retry_backoff_of_its_order
 
 def test_a_late_acknowledgement_removes_a_message_that_waits_in_retry_backoff() -> None:
     """The message is not delivered again."""
-    broker = with_policy(10, 600)
-    broker.publish("a")
+    broker = with_policy(10, 600, "a")
     consumer = broker.join(deadline=10)
     (late,) = consumer.take()
     broker.advance(10)
@@ -143,8 +135,7 @@ def test_a_late_acknowledgement_removes_a_message_that_waits_in_retry_backoff() 
 
 def test_the_next_due_time_of_the_engine_is_the_end_of_a_retry_backoff() -> None:
     """The owner wakes up in time."""
-    broker = with_policy(3, 600)
-    broker.publish("a")
+    broker = with_policy(3, 600, "a")
     consumer = broker.join(deadline=600)
     broker.nack(*consumer.take())
     assert broker.engine.next_due() == 3
@@ -152,8 +143,7 @@ def test_the_next_due_time_of_the_engine_is_the_end_of_a_retry_backoff() -> None
 
 def test_removing_a_retry_policy_does_not_shorten_a_running_retry_backoff() -> None:
     """A change of the policy applies to later failures."""
-    broker = with_policy(50, 600)
-    broker.publish("a")
+    broker = with_policy(50, 600, "a")
     consumer = broker.join(deadline=600)
     broker.nack(*consumer.take())
     request = pubsub.UpdateSubscriptionRequest(subscription=pubsub.Subscription(name=SUBSCRIPTION))
@@ -168,8 +158,7 @@ def test_removing_a_retry_policy_does_not_shorten_a_running_retry_backoff() -> N
 @pytest.mark.parametrize("holder", ["stays", "leaves"])
 def test_the_end_of_the_retry_backoff_of_an_ordering_key_wakes_a_consumer(holder: str) -> None:
     """The holder gets the key then. If it has left, any other consumer does."""
-    broker = with_policy(10, 10, enable_message_ordering=True)
-    broker.publish("1", "2", key="k")
+    broker = with_policy(10, 10, "1", "2", key="k", enable_message_ordering=True)
     consumer, other = broker.join(deadline=60), broker.join(deadline=60)
     one, _ = consumer.take()
     broker.nack(one)
