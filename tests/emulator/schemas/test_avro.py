@@ -20,7 +20,9 @@ from tests.emulator.schemas.avro_examples import (
 
 
 @given(message=messages())
-def test_messages_written_by_an_avro_library_are_accepted(message: tuple[Any, Any]) -> None:
+def test_a_schema_check_accepts_messages_written_by_an_avro_library(
+    message: tuple[Any, Any],
+) -> None:
     """The test covers both encodings. Another library writes the binary one."""
     schema, value = message
     definition(schema).check(in_binary(schema, value), pb.BINARY)
@@ -28,7 +30,7 @@ def test_messages_written_by_an_avro_library_are_accepted(message: tuple[Any, An
 
 
 @given(schema=schemas(itertools.count()), data=st.binary(), encoding=st.sampled_from([1, 2]))
-def test_any_bytes_are_accepted_or_refused_by_an_avro_schema(
+def test_any_message_bytes_are_accepted_or_refused_by_an_avro_schema_without_other_errors(
     schema: Any, data: bytes, encoding: pb.Encoding
 ) -> None:
     """Invalid bytes are refused without another exception."""

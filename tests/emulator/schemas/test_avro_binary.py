@@ -50,19 +50,21 @@ def test_an_avro_message_with_missing_or_extra_bytes_is_refused(
         ({"type": "array", "items": "int"}, b"\x01\x04\x02\x00"),
     ],
 )
-def test_invalid_avro_binary_is_refused(schema: Any, data: bytes) -> None:
+def test_a_message_with_invalid_avro_binary_data_is_refused(schema: Any, data: bytes) -> None:
     """No Avro library would write these bytes."""
     assert not takes(schema, data, pb.BINARY)
 
 
 @pytest.mark.parametrize("value", [0, -1, 63, 64, -65, 2**31, 2**63 - 1, -(2**63)])
-def test_avro_varints_of_every_length_are_accepted(value: int) -> None:
+def test_integers_of_every_length_are_accepted_in_a_binary_avro_message(value: int) -> None:
     """A byte has seven bits of a number, and a bit that says whether another byte follows."""
     assert takes("long", in_binary("long", value), pb.BINARY)
 
 
 @pytest.mark.parametrize(("name", "bits"), [("int", 32), ("long", 64)])
-def test_avro_int_and_long_are_limited_to_32_and_64_bits(name: str, bits: int) -> None:
+def test_avro_int_values_beyond_32_bits_and_long_values_beyond_64_bits_are_refused(
+    name: str, bits: int
+) -> None:
     """Both encodings have the same limits."""
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     for value, fits in ((low - 1, False), (low, True), (high, True), (high + 1, False)):
@@ -74,12 +76,12 @@ def test_avro_int_and_long_are_limited_to_32_and_64_bits(name: str, bits: int) -
     assert not takes("int", in_binary("long", -(2**31) - 1), pb.BINARY)
 
 
-def test_an_avro_array_block_may_give_its_size_in_bytes() -> None:
+def test_an_array_block_with_its_size_in_bytes_is_accepted_in_an_avro_message() -> None:
     """The count of the block is negative then."""
     assert takes({"type": "array", "items": "int"}, b"\x03\x04\x02\x02\x00", pb.BINARY)
 
 
-def test_a_huge_array_of_avro_nulls_is_checked_in_constant_time() -> None:
+def test_an_avro_message_with_a_huge_array_of_nulls_is_checked_in_constant_time() -> None:
     """Items without bytes are not counted one by one."""
     assert takes({"type": "array", "items": "null"}, b"\xfe" + b"\xff" * 8 + b"\x01\x00", pb.BINARY)
 
@@ -91,7 +93,7 @@ def test_a_too_deeply_nested_avro_message_is_refused(depth: int, fits: bool) -> 
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_zero_byte_values_of_an_avro_message_are_limited_in_number(count: int) -> None:
+def test_an_avro_message_with_too_many_values_of_zero_bytes_is_refused(count: int) -> None:
     """Each record has two of the next kind, so the innermost kind occurs a million times."""
     schema: Any = {"type": "record", "name": "r20", "fields": []}
     for level in range(19, -1, -1):

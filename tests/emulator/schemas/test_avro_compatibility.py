@@ -28,7 +28,7 @@ OPTIONAL = {"name": "o", "type": "int", "default": 0}
     ],
     ids=repr,
 )
-def test_compatible_avro_revisions_are_accepted(older: Any, newer: Any) -> None:
+def test_compatible_revisions_of_an_avro_schema_are_accepted(older: Any, newer: Any) -> None:
     """Each of the two schemas can read messages of the other."""
     definition(newer).check_follows(definition(older))
 
@@ -69,7 +69,9 @@ def test_compatible_avro_revisions_are_accepted(older: Any, newer: Any) -> None:
     ],
     ids=repr,
 )
-def test_incompatible_avro_revisions_are_refused(older: Any, newer: Any, problem: str) -> None:
+def test_incompatible_revisions_of_an_avro_schema_are_refused(
+    older: Any, newer: Any, problem: str
+) -> None:
     """One of the two schemas cannot read messages of the other."""
     with pytest.raises(Incompatible, match=problem):
         definition(newer).check_follows(definition(older))
@@ -86,7 +88,7 @@ KINDS: list[Any] = [
 
 
 @pytest.mark.parametrize(("older", "newer"), list(itertools.permutations(KINDS, 2)), ids=repr)
-def test_an_avro_revision_of_another_type_is_refused(older: Any, newer: Any) -> None:
+def test_an_avro_schema_revision_of_another_avro_type_is_refused(older: Any, newer: Any) -> None:
     """The names do not matter."""
     with pytest.raises(Incompatible, match="cannot be read as"):
         definition(newer).check_follows(definition(older))
@@ -114,7 +116,7 @@ def test_the_avro_compatibility_check_compares_each_pair_of_records_once() -> No
     definition(levels("int")).check_follows(definition(levels("int")))
 
 
-def test_a_renamed_avro_field_needs_aliases_in_both_directions() -> None:
+def test_a_schema_revision_with_a_renamed_avro_field_needs_aliases_in_both_revisions() -> None:
     """A reader with only the old name cannot read the new one."""
     renamed = {"name": "b", "aliases": ["a"], "type": "string"}
     with pytest.raises(Incompatible, match="field a of R is missing"):
@@ -123,7 +125,7 @@ def test_a_renamed_avro_field_needs_aliases_in_both_directions() -> None:
     definition(record(renamed)).check_follows(definition(record(both_ways)))
 
 
-def test_an_incompatible_pair_of_avro_records_is_refused_at_every_occurrence() -> None:
+def test_a_schema_revision_is_refused_for_each_occurrence_of_an_incompatible_avro_record() -> None:
     """A pair of incompatible records is refused wherever it occurs again."""
     old = {"type": "record", "name": "x.R", "fields": [{"name": "a", "type": "int"}]}
     new = {"type": "record", "name": "y.R", "fields": [{"name": "a", "type": "string"}]}
@@ -147,7 +149,7 @@ def test_an_avro_schema_is_compatible_with_itself(message: tuple[Any, Any]) -> N
     definition(schema).check_follows(definition(schema))
 
 
-def test_avro_unions_with_too_many_pairs_of_types_are_refused() -> None:
+def test_comparing_avro_unions_with_too_many_pairs_of_types_is_refused() -> None:
     """Branches of other names are compared with all branches of the other union."""
 
     def union(namespace: str, count: int) -> Any:

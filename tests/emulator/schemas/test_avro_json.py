@@ -28,14 +28,18 @@ from tests.emulator.schemas.avro_examples import STATE, definition, takes
         ({"name": "Ohio", "people": 1, "area": 2}, "unknown field: area"),
     ],
 )
-def test_json_that_does_not_match_its_avro_schema_is_refused(value: Any, problem: str) -> None:
+def test_a_json_message_that_does_not_match_its_avro_schema_is_refused(
+    value: Any, problem: str
+) -> None:
     """The error has the text of the production service, where that is known."""
     with pytest.raises(Mismatch, match=problem):
         definition(STATE).check(json.dumps(value).encode(), pb.JSON)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b'{"name": NaN}', b"[" * 100_000])
-def test_a_message_that_is_not_json_does_not_match_an_avro_schema(text: bytes) -> None:
+def test_a_message_that_is_not_json_is_refused_by_an_avro_schema_with_json_encoding(
+    text: bytes,
+) -> None:
     """The message is refused before it is compared with the schema."""
     assert not takes(STATE, text)
 
@@ -53,12 +57,12 @@ def test_a_message_that_is_not_json_does_not_match_an_avro_schema(text: bytes) -
         ({"string": "a", "geo.State": {}}, False),
     ],
 )
-def test_an_avro_json_union_value_names_its_branch(value: Any, fits: bool) -> None:
+def test_a_union_value_in_an_avro_json_message_must_name_its_branch(value: Any, fits: bool) -> None:
     """Null is the exception, because it has no other meaning."""
     assert takes(["null", "string", STATE], json.dumps(value).encode()) is fits
 
 
-def test_an_avro_union_without_null_refuses_null() -> None:
+def test_null_for_an_avro_union_without_null_is_refused_in_a_json_message() -> None:
     """Then null is not a valid value."""
     assert not takes(["int", "string"], b"null")
     assert takes(["int", "string"], b'{"int": 1}')
@@ -81,7 +85,7 @@ def test_an_avro_union_without_null_refuses_null() -> None:
         ({"type": "array", "items": "int"}, [1, "2"], False),
     ],
 )
-def test_avro_json_values_of_all_other_types_are_checked(
+def test_values_of_every_avro_type_in_a_json_message_are_checked(
     schema: Any, value: Any, fits: bool
 ) -> None:
     """The JSON forms are those of Avro's specification."""

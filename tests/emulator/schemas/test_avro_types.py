@@ -115,7 +115,7 @@ def test_a_duplicate_name_in_an_avro_schema_is_refused() -> None:
         ),
     ).map(json.dumps)
 )
-def test_any_json_is_an_avro_schema_or_refused(text: str) -> None:
+def test_any_json_text_as_avro_schema_is_accepted_or_refused(text: str) -> None:
     """Invalid input gives a clear error and no other exception."""
     try:
         parsed = AvroDefinition(text)

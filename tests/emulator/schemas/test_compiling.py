@@ -118,7 +118,7 @@ def set_schema(wire: Wire, settings: pubsub.SchemaSettings | None) -> None:
     ],
     ids=["enum", "union"],
 )
-def test_many_names_in_an_avro_schema_do_not_slow_down_the_check_of_values(items: Any) -> None:
+def test_many_names_in_an_avro_schema_do_not_slow_down_the_check_of_a_message(items: Any) -> None:
     """Neither its definition nor its messages are searched for each name."""
     count = 20_000
     is_enum = isinstance(items, dict)
@@ -150,7 +150,9 @@ def test_a_large_publish_to_a_topic_with_a_schema_does_not_block_the_event_loop(
     assert message.attributes["googclient_schemarevisionid"] == revision_id
 
 
-def test_a_large_append_and_validate_message_do_not_block_the_event_loop(wire: Wire) -> None:
+def test_schema_checks_of_large_append_and_validate_message_calls_do_not_block_the_event_loop(
+    wire: Wire,
+) -> None:
     create(wire)
     data = LARGE[:900_000] + b"1]"
     messages = [pubsub.PubsubMessage(data=data)] * 3
@@ -164,7 +166,7 @@ def test_a_large_append_and_validate_message_do_not_block_the_event_loop(wire: W
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_small_messages_are_checked_by_their_schema_on_the_event_loop(
+def test_the_schema_check_of_a_small_message_runs_on_the_event_loop(
     wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
@@ -209,7 +211,9 @@ def test_messages_of_a_topic_keep_their_order_during_a_slow_schema_check(
     assert ids == ["1", "2", "3", "4", "5"]
 
 
-def test_a_slow_append_with_an_idempotency_key_is_applied_once(wire: Wire) -> None:
+def test_a_feed_append_repeated_with_its_key_during_a_slow_schema_check_is_applied_once(
+    wire: Wire,
+) -> None:
     create(wire)
     message = pubsub.PubsubMessage(data=LARGE[:900_000] + b"1]", ordering_key="a")
     request = feeds.AppendRequest(topic=TOPIC, messages=[message], idempotency_key="k")
@@ -219,7 +223,7 @@ def test_a_slow_append_with_an_idempotency_key_is_applied_once(wire: Wire) -> No
     assert sorted(answer.deduped for answer in answers) == [False, True]
 
 
-def test_a_schema_removed_during_a_check_is_not_required(
+def test_a_message_whose_topic_loses_its_schema_during_the_check_is_published_without_schema(
     emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
@@ -231,7 +235,7 @@ def test_a_schema_removed_during_a_check_is_not_required(
     assert message.attributes == {}
 
 
-def test_a_revision_committed_during_a_check_is_the_published_one(
+def test_a_message_in_a_schema_check_gets_the_revision_id_committed_during_the_check(
     emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire, LONGS)
@@ -246,7 +250,7 @@ def test_a_revision_committed_during_a_check_is_the_published_one(
     assert message.attributes["googclient_schemarevisionid"] == revision_id
 
 
-def test_deleting_the_topic_or_schema_during_a_check_ends_the_publish(
+def test_deleting_the_topic_or_schema_during_a_schema_check_ends_the_publish_with_an_error(
     emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
@@ -264,7 +268,7 @@ def test_deleting_the_topic_or_schema_during_a_check_ends_the_publish(
     assert isinstance(refusal(large), errors.NotFound)
 
 
-def test_a_publish_cancelled_during_its_schema_check_blocks_no_other(
+def test_a_publish_cancelled_during_its_schema_check_does_not_block_later_publishes(
     wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
@@ -273,7 +277,7 @@ def test_a_publish_cancelled_during_its_schema_check_blocks_no_other(
     assert publish(wire, SMALL, key="a").result().message_ids == ["1"]
 
 
-def test_stopping_the_broker_ends_a_running_schema_check(
+def test_stopping_the_broker_ends_a_publish_whose_schema_check_is_running(
     emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
@@ -282,7 +286,9 @@ def test_stopping_the_broker_ends_a_running_schema_check(
     assert isinstance(refusal(large), errors.Unavailable)
 
 
-def test_messages_in_a_schema_check_count_towards_the_byte_limit(held: HeldChecks) -> None:
+def test_messages_in_a_schema_check_count_towards_the_byte_limit_of_the_broker(
+    held: HeldChecks,
+) -> None:
     with Emulator(max_bytes=5_000_000) as emulator, Wire(emulator.endpoint) as wire:
         create(wire)
         first = held.begin(wire)
@@ -292,7 +298,7 @@ def test_messages_in_a_schema_check_count_towards_the_byte_limit(held: HeldCheck
         first.result()
 
 
-def test_a_restart_does_not_compile_schemas_on_the_event_loop(
+def test_after_a_restart_stored_protobuf_schemas_are_not_compiled_on_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compilation takes a separate process and 0.1 s, when the first message needs it."""
@@ -311,7 +317,7 @@ def test_a_restart_does_not_compile_schemas_on_the_event_loop(
     assert "pullstream-emulator" not in compiling
 
 
-def test_a_commit_of_a_large_schema_does_not_block_the_event_loop(wire: Wire) -> None:
+def test_committing_a_revision_of_a_large_schema_does_not_block_the_event_loop(wire: Wire) -> None:
     """The schema is compared with every revision, and each branch of a union with every other."""
 
     def union(*more: str) -> pb.Schema:

@@ -75,7 +75,7 @@ def topic_of(wire: Wire) -> pubsub.Topic:
     ],
     ids=["Avro in JSON", "Avro in binary", "protobuf in JSON", "protobuf in binary"],
 )
-def test_published_messages_are_checked_and_get_schema_attributes(
+def test_messages_published_to_a_topic_with_a_schema_are_checked_and_get_schema_attributes(
     wire: Wire, type: pb.Schema.Type, definition: str, encoding: pb.Encoding, data: bytes
 ) -> None:
     """The attributes have the schema, its revision and the encoding. The data are unchanged."""
@@ -145,14 +145,14 @@ def test_one_message_that_does_not_match_the_schema_refuses_the_whole_publish(
     assert wire.pull(wait=False) == []
 
 
-def test_the_reason_of_a_schema_mismatch_fits_into_a_header(wire: Wire) -> None:
+def test_the_error_text_of_a_schema_mismatch_is_short_enough_for_a_grpc_trailer(wire: Wire) -> None:
     """The reason quotes only a part of the message."""
     create(wire)
     data = json.dumps({"name": "Ohio", "x" * 100_000: 1}).encode()
     assert refusal(publish(wire, data)).reason == "INVALID_JSON_AVRO_MESSAGE"
 
 
-def test_a_committed_schema_revision_applies_at_once(wire: Wire) -> None:
+def test_a_committed_schema_revision_applies_to_the_next_publish(wire: Wire) -> None:
     """The revision applies to topics without a fixed range of revisions."""
     create(wire)
     richer = AVRO.replace("]", ', {"name": "people", "type": "int", "default": 0}]')
@@ -204,7 +204,7 @@ def test_a_topic_whose_schema_is_deleted_can_be_updated(wire: Wire) -> None:
     assert received.message.attributes == {"own": "1"}
 
 
-def test_a_schema_can_be_added_to_an_existing_topic(wire: Wire) -> None:
+def test_a_topic_update_can_add_a_schema_to_an_existing_topic(wire: Wire) -> None:
     """Later messages are validated, within the bounds that are set."""
     first = create(wire)
     settings = pubsub.SchemaSettings(schema=SCHEMA, encoding=pb.BINARY, first_revision_id=first)
@@ -238,7 +238,7 @@ def test_invalid_schema_settings_of_a_topic_are_refused(
     assert topic_of(wire) == before
 
 
-def test_publishers_cannot_set_the_schema_attributes(wire: Wire) -> None:
+def test_publishing_a_message_with_an_attribute_reserved_for_schemas_is_refused(wire: Wire) -> None:
     """The prefix of the attributes is reserved."""
     create(wire)
     message = pubsub.PubsubMessage(data=OHIO, attributes={"googclient_schemaname": "x"})
@@ -246,7 +246,7 @@ def test_publishers_cannot_set_the_schema_attributes(wire: Wire) -> None:
     assert isinstance(refusal(call), errors.InvalidArgument)
 
 
-def test_an_iam_policy_is_deleted_with_its_schema_or_topic(wire: Wire) -> None:
+def test_deleting_a_schema_or_topic_deletes_its_iam_policy(wire: Wire) -> None:
     """The same holds for a subscription."""
     create(wire)
     binding = iam.Binding(role="roles/pubsub.viewer", members=["allUsers"])

@@ -80,7 +80,9 @@ def from_files(root: str, *files: FileDescriptorProto) -> ProtobufDefinition:
     )
 
 
-def test_a_compiled_protobuf_schema_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_can_be_checked_by_a_compiled_protobuf_schema_without_a_protobuf_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The schema may have several messages and imported files."""
     source = protoc.compile_source("message A { optional string a = 1; } message B {}")
     imported = FileDescriptorProto.FromString(timestamp_pb2.DESCRIPTOR.serialized_pb)
@@ -120,7 +122,9 @@ def test_an_invalid_compiled_protobuf_schema_is_refused() -> None:
         (b'{"to": {"other": ' * 1000 + b"{}" + b"}}" * 1000, False),
     ],
 )
-def test_json_messages_are_checked_by_a_protobuf_schema(data: bytes, fits: bool) -> None:
+def test_only_json_messages_that_match_their_protobuf_schema_are_accepted(
+    data: bytes, fits: bool
+) -> None:
     """The rules of Protocol Buffers' JSON apply. Unknown fields are refused."""
     assert takes(compiled(ORDER), data, pb.JSON) is fits
 
@@ -139,13 +143,17 @@ def test_json_messages_are_checked_by_a_protobuf_schema(data: bytes, fits: bool)
         (b"\x1a\x03\x1a\x01x", False),
     ],
 )
-def test_binary_messages_are_checked_by_a_protobuf_schema(data: bytes, fits: bool) -> None:
+def test_only_binary_messages_that_match_their_protobuf_schema_are_accepted(
+    data: bytes, fits: bool
+) -> None:
     """Like the service, the broker refuses messages with unknown fields."""
     assert takes(compiled(ORDER), data, pb.BINARY) is fits
 
 
 @pytest.mark.parametrize(("data", "encoding"), [(b"{}", pb.JSON), (b"", pb.BINARY)])
-def test_a_missing_required_protobuf_field_is_refused(data: bytes, encoding: pb.Encoding) -> None:
+def test_a_message_without_a_required_protobuf_field_is_refused(
+    data: bytes, encoding: pb.Encoding
+) -> None:
     """The field is required in both encodings."""
     definition = proto2("required string a = 1;")
     with pytest.raises(Mismatch, match="required"):
@@ -153,7 +161,7 @@ def test_a_missing_required_protobuf_field_is_refused(data: bytes, encoding: pb.
 
 
 @given(data=st.binary(), encoding=st.sampled_from([1, 2]))
-def test_any_bytes_are_accepted_or_refused_by_a_protobuf_schema(
+def test_any_message_bytes_are_accepted_or_refused_by_a_protobuf_schema_without_other_errors(
     data: bytes, encoding: pb.Encoding
 ) -> None:
     """Invalid bytes are refused without another exception."""

@@ -24,7 +24,9 @@ from tests.emulator.schemas.protobuf_examples import proto2, proto3
         (proto3, "string a = 1;", "string a = 1; oneof c { string d = 2; int32 e = 3; }"),
     ],
 )
-def test_compatible_protobuf_revisions_are_accepted(syntax: Any, before: str, after: str) -> None:
+def test_compatible_revisions_of_a_protobuf_schema_are_accepted(
+    syntax: Any, before: str, after: str
+) -> None:
     """Optional fields may be added and removed."""
     syntax(after).check_follows(syntax(before))
 
@@ -96,7 +98,7 @@ def test_compatible_protobuf_revisions_are_accepted(syntax: Any, before: str, af
         (proto3, "string a = 1;", "oneof c { string a = 1; }", "a cannot move into or out of"),
     ],
 )
-def test_incompatible_protobuf_revisions_are_refused(
+def test_incompatible_revisions_of_a_protobuf_schema_are_refused(
     syntax: Any, before: str, after: str, problem: str
 ) -> None:
     """The error has the text of the production service, where that is known."""
@@ -104,7 +106,7 @@ def test_incompatible_protobuf_revisions_are_refused(
         syntax(after).check_follows(syntax(before))
 
 
-def test_a_revision_cannot_change_between_avro_and_protobuf() -> None:
+def test_a_schema_revision_that_changes_from_avro_to_protobuf_or_back_is_refused() -> None:
     """Avro cannot follow Protocol Buffers, and vice versa."""
     avro = AvroDefinition('"string"')
     with pytest.raises(Incompatible, match="the type of a schema cannot change"):

@@ -16,7 +16,7 @@ from tests.emulator.broker import PROJECT
 from tests.emulator.wire import Wire
 
 
-def test_a_protobuf_schema_without_the_compiler_is_a_failed_precondition(
+def test_a_protobuf_schema_without_an_installed_compiler_is_refused_with_failed_precondition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The error says how to install it."""
@@ -25,7 +25,7 @@ def test_a_protobuf_schema_without_the_compiler_is_a_failed_precondition(
         ProtobufDefinition.from_source("message M {}")
 
 
-def test_a_protobuf_compiler_timeout_is_unavailable(
+def test_a_timeout_of_the_protobuf_compiler_is_reported_as_unavailable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Clients repeat the call. The definition is accepted when the machine is less busy."""
@@ -37,7 +37,7 @@ def test_a_protobuf_compiler_timeout_is_unavailable(
     assert ProtobufDefinition.from_source(definition)
 
 
-def test_create_schema_is_unavailable_while_the_compiler_times_out(
+def test_create_schema_fails_with_unavailable_while_the_protobuf_compiler_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     definition = schema.Schema(

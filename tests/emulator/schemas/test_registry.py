@@ -124,7 +124,9 @@ def registry() -> Registry:
 # ---- schemas -----------------------------------------------------------------------------------
 
 
-def test_a_created_schema_has_name_revision_id_and_time(registry: Registry) -> None:
+def test_a_created_schema_has_a_name_a_revision_id_and_a_revision_create_time(
+    registry: Registry,
+) -> None:
     """The name consists of parent and ID."""
     asked = avro()
     asked.name = "projects/other/schemas/ignored"
@@ -155,7 +157,7 @@ def test_the_basic_view_of_a_schema_omits_its_definition(registry: Registry) -> 
         assert list(revisions.schemas) == [expected]
 
 
-def test_schemas_of_a_project_are_listed_by_name(registry: Registry) -> None:
+def test_schemas_of_a_project_are_listed_in_the_order_of_their_names(registry: Registry) -> None:
     """The list has the schemas of one project in pages, each with its newest revision."""
     for schema_id in ("states", "areas", "zones"):
         registry.create(schema_id=schema_id)
@@ -173,13 +175,13 @@ def test_schemas_of_a_project_are_listed_by_name(registry: Registry) -> None:
     assert not rest.next_page_token
 
 
-def test_a_returned_schema_is_a_copy(registry: Registry) -> None:
+def test_changing_a_returned_schema_does_not_change_the_stored_schema(registry: Registry) -> None:
     """A change of the returned object does not affect the broker."""
     registry.create().definition = "changed"
     assert registry.get().definition == avro().definition
 
 
-def test_creating_a_schema_twice_is_refused(registry: Registry) -> None:
+def test_creating_a_schema_with_an_existing_name_is_refused(registry: Registry) -> None:
     """The second creation is refused, and the first schema stays."""
     created = registry.create()
     with pytest.raises(AlreadyExists, match=r"in the project \(resource=states\)\."):
@@ -200,7 +202,9 @@ def test_the_number_of_schemas_of_a_project_is_limited(
 
 
 @pytest.mark.parametrize("schema_id", ["", "ab", "1abc", "googly", "a b", "a@b"])
-def test_invalid_schema_ids_are_refused(registry: Registry, schema_id: str) -> None:
+def test_creating_a_schema_with_an_invalid_id_is_refused(
+    registry: Registry, schema_id: str
+) -> None:
     """The error has the whole name."""
     with pytest.raises(InvalidArgument, match=f"name={PROJECT}/schemas/{schema_id}"):
         registry.create(schema_id=schema_id)
@@ -232,7 +236,7 @@ def test_invalid_schema_ids_are_refused(registry: Registry, schema_id: str) -> N
         ),
     ],
 )
-def test_an_invalid_schema_is_refused_by_every_call_without_effect(
+def test_every_schema_call_refuses_an_invalid_definition_and_stores_nothing(
     registry: Registry, schema: pb.Schema, text: str
 ) -> None:
     """Create, Commit and both validation calls give the same error, and nothing changes."""
@@ -277,7 +281,7 @@ def test_a_malformed_schema_name_is_refused(registry: Registry, name: str) -> No
         registry.schemas.delete(name)
 
 
-def test_a_deleted_schema_is_not_found(registry: Registry) -> None:
+def test_getting_a_deleted_schema_ends_with_not_found(registry: Registry) -> None:
     """The topics are notified, and the name can be used again."""
     registry.create()
     registry.schemas.delete(NAME)
@@ -292,7 +296,9 @@ def test_a_deleted_schema_is_not_found(registry: Registry) -> None:
 # ---- revisions ---------------------------------------------------------------------------------
 
 
-def test_a_commit_creates_the_newest_schema_revision(registry: Registry) -> None:
+def test_committing_a_schema_creates_a_new_revision_which_get_schema_returns(
+    registry: Registry,
+) -> None:
     """The old revision is unchanged."""
     first = registry.create()
     second = registry.commit(avro("people"))
@@ -335,7 +341,9 @@ def test_a_commit_cannot_change_the_type_of_a_schema(registry: Registry) -> None
         registry.commit(other)
 
 
-def test_a_rollback_copies_an_old_schema_revision(registry: Registry) -> None:
+def test_a_schema_rollback_creates_a_new_revision_as_a_copy_of_an_old_one(
+    registry: Registry,
+) -> None:
     """The copy has a new ID. Revisions in between stay."""
     first = registry.create()
     second = registry.commit(avro("people"))
@@ -348,7 +356,9 @@ def test_a_rollback_copies_an_old_schema_revision(registry: Registry) -> None:
         registry.rollback("0a0a0a0a")
 
 
-def test_a_schema_revision_can_be_deleted(registry: Registry) -> None:
+def test_a_deleted_schema_revision_is_no_longer_returned_and_the_last_one_cannot_be_deleted(
+    registry: Registry,
+) -> None:
     """After a deletion of the head the previous revision is the head.
 
     The last one cannot be deleted.
@@ -364,7 +374,7 @@ def test_a_schema_revision_can_be_deleted(registry: Registry) -> None:
     assert registry.revisions() == [first.revision_id]
 
 
-def test_a_schema_revision_may_be_named_by_a_separate_field(registry: Registry) -> None:
+def test_the_revision_id_of_a_schema_request_may_be_a_separate_field(registry: Registry) -> None:
     """Older clients use a separate field."""
     first = registry.create().revision_id
     registry.commit(avro("people"))
@@ -389,7 +399,9 @@ def test_the_number_of_revisions_of_a_schema_is_limited(registry: Registry) -> N
 # ---- messages ----------------------------------------------------------------------------------
 
 
-def test_a_message_is_validated_by_the_newest_matching_schema_revision(registry: Registry) -> None:
+def test_a_message_gets_the_id_of_the_newest_schema_revision_that_accepts_it(
+    registry: Registry,
+) -> None:
     """Avro's JSON has every field, so each message fits only one revision here."""
     first = registry.create().revision_id
     second = registry.commit(avro("people")).revision_id
@@ -403,7 +415,9 @@ def test_a_message_is_validated_by_the_newest_matching_schema_revision(registry:
     assert registry.takes(large, first=third) == ""
 
 
-def test_a_deleted_bound_of_a_schema_revision_range_keeps_its_place(registry: Registry) -> None:
+def test_the_schema_revision_range_of_a_topic_stays_the_same_when_its_bounds_are_deleted(
+    registry: Registry,
+) -> None:
     """The range between two bounds does not change when these are deleted."""
     small, large = b'{"name": "Ohio"}', b'{"name": "Ohio", "people": 1}'
     first = registry.create().revision_id
@@ -419,7 +433,9 @@ def test_a_deleted_bound_of_a_schema_revision_range_keeps_its_place(registry: Re
     assert registry.takes(small, first=third) == fourth
 
 
-def test_the_memory_of_deleted_schema_revisions_is_limited(registry: Registry) -> None:
+def test_only_a_limited_number_of_deleted_schema_revisions_is_remembered(
+    registry: Registry,
+) -> None:
     """A forgotten bound counts as before all others."""
     message = b'{"name": "Ohio"}'
     oldest = registry.create().revision_id
@@ -446,7 +462,9 @@ def validate(registry: Registry, data: bytes, **spec: Any) -> None:
     )
 
 
-def test_a_compiled_schema_is_returned_unchanged(registry: Registry) -> None:
+def test_a_compiled_protobuf_schema_is_returned_unchanged_and_validates_messages(
+    registry: Registry,
+) -> None:
     """Messages are validated against its root."""
     field = FieldDescriptorProto(name="name", number=1, type=FieldDescriptorProto.TYPE_STRING)
     messages = [DescriptorProto(name="State", field=[field]), DescriptorProto(name="Other")]
@@ -462,7 +480,9 @@ def test_a_compiled_schema_is_returned_unchanged(registry: Registry) -> None:
     assert registry.takes(b'{"people": 1}') == ""
 
 
-def test_validate_message_accepts_a_stored_revision_or_inline_schema(registry: Registry) -> None:
+def test_validate_message_checks_a_message_by_a_stored_revision_or_an_inline_schema(
+    registry: Registry,
+) -> None:
     """The schema may be a stored one, one of its revisions, or part of the request."""
     first = registry.create().revision_id
     registry.commit(avro("people"))
@@ -495,7 +515,7 @@ def check_settings(registry: Registry, **settings: Any) -> None:
     )
 
 
-def test_schema_settings_must_name_an_existing_schema_and_ordered_revisions(
+def test_topic_schema_settings_with_a_missing_schema_or_reversed_revisions_are_refused(
     registry: Registry,
 ) -> None:
     """The encoding is required, too."""
@@ -519,7 +539,9 @@ def test_schema_settings_must_name_an_existing_schema_and_ordered_revisions(
 # ---- restoration -------------------------------------------------------------------------------
 
 
-def test_schemas_are_restored_with_revisions_and_deleted_bounds(registry: Registry) -> None:
+def test_schemas_are_restored_from_storage_with_revisions_and_deleted_bounds(
+    registry: Registry,
+) -> None:
     """The bytes recorded by an observer have the revisions, their order, and deleted bounds."""
     first = registry.create().revision_id
     second = registry.commit(avro("people")).revision_id
@@ -535,7 +557,7 @@ def test_schemas_are_restored_with_revisions_and_deleted_bounds(registry: Regist
     assert again.commit(avro("area")).revision_id not in registry.revisions()
 
 
-def test_clearing_the_schema_registry_removes_all_schemas(registry: Registry) -> None:
+def test_a_cleared_schema_registry_has_no_schemas(registry: Registry) -> None:
     """A reset also removes the topics, so they are not notified."""
     registry.create()
     registry.schemas.clear()

@@ -67,7 +67,7 @@ def acknowledge(subscription: str, *ack_ids: str) -> bytes:
         pytest.param(b"\xff\xff", grpc.StatusCode.INVALID_ARGUMENT, id="malformed"),
     ],
 )
-def test_refused_requests_have_error_details(
+def test_errors_of_refused_grpc_requests_have_error_details(
     wire: Wire, method: str, request_bytes: bytes, code: grpc.StatusCode
 ) -> None:
     """The details are sent also after a long text was cut."""
@@ -78,13 +78,15 @@ def test_refused_requests_have_error_details(
 @pytest.mark.parametrize(
     "path", ["/google.pubsub.v1.Subscriber/Nonsense", "/no.such.Service/Method"]
 )
-def test_unknown_methods_are_refused_without_error_details_by_grpc(wire: Wire, path: str) -> None:
+def test_a_call_of_an_unknown_grpc_method_ends_with_an_error_without_error_details(
+    wire: Wire, path: str
+) -> None:
     """The refusal of gRPC itself has no details."""
     check_details(fail(wire, path, b""), grpc.StatusCode.UNIMPLEMENTED)
 
 
 @pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code.value[0]])
-def test_errors_of_faults_have_error_details(
+def test_errors_sent_by_faults_have_error_details(
     wire: Wire, emulator: Emulator, code: grpc.StatusCode
 ) -> None:
     """The fault needs no reason."""
@@ -93,7 +95,9 @@ def test_errors_of_faults_have_error_details(
     check_details(fail(wire, path, acknowledge(SUBSCRIPTION, "1-a")), code)
 
 
-def test_a_lost_reply_has_error_details(wire: Wire, emulator: Emulator) -> None:
+def test_the_error_of_the_lost_reply_fault_has_error_details(
+    wire: Wire, emulator: Emulator
+) -> None:
     """The call is carried out, and its answer is an error."""
     wire.create_with("a")
     (got,) = wire.pull()
@@ -102,7 +106,7 @@ def test_a_lost_reply_has_error_details(wire: Wire, emulator: Emulator) -> None:
     check_details(fail(wire, path, acknowledge(SUBSCRIPTION, got.ack_id)), grpc.StatusCode.INTERNAL)
 
 
-def test_an_internal_error_has_error_details(
+def test_the_grpc_error_of_an_internal_broker_error_has_error_details(
     wire: Wire, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The function of a fault fails, as a method of the broker would."""
@@ -131,7 +135,7 @@ def guarded(clock: ManualClock) -> Iterator[Wire]:
         ("t-test", OTHER_PROJECT, grpc.StatusCode.PERMISSION_DENIED),
     ],
 )
-def test_unauthenticated_and_denied_calls_have_error_details(
+def test_errors_of_unauthenticated_and_denied_calls_have_error_details(
     guarded: Wire, token: str, subscription: str, code: grpc.StatusCode
 ) -> None:
     """The calls have no token, a wrong one, or a resource outside its projects."""
@@ -141,7 +145,9 @@ def test_unauthenticated_and_denied_calls_have_error_details(
     check_details(fail(guarded, "/no.such/Method", b""), grpc.StatusCode.UNAUTHENTICATED)
 
 
-def test_failed_streams_have_error_details(wire: Wire, emulator: Emulator) -> None:
+def test_errors_that_end_a_streaming_pull_have_error_details(
+    wire: Wire, emulator: Emulator
+) -> None:
     """The causes are a malformed or invalid request, a fault, a deletion, and a stop."""
     missing = wire.stream()
     missing.end()
@@ -164,7 +170,9 @@ def test_failed_streams_have_error_details(wire: Wire, emulator: Emulator) -> No
     check_details(last.call, grpc.StatusCode.UNAVAILABLE)
 
 
-def test_an_error_for_a_client_with_default_limits_names_as_many_ids_as_fit(wire: Wire) -> None:
+def test_an_acknowledge_error_names_refused_ack_ids_only_if_all_fit_into_client_limits(
+    wire: Wire,
+) -> None:
     """A response above the limit would be rejected at random, so the largest one is repeated."""
     wire.create_with(*map(str, range(150)), enable_exactly_once_delivery=True)
     stale = [received.ack_id for received in wire.pull(150)]

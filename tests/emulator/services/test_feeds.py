@@ -78,7 +78,7 @@ def wait_for_a_waiter(emulator: Emulator) -> None:
         pass
 
 
-def test_stopping_the_broker_ends_waiting_reads_and_watches_with_unavailable(
+def test_stopping_the_broker_ends_waiting_feed_reads_and_watches_with_unavailable(
     emulator: Emulator, wire: Wire
 ) -> None:
     wire.call("CreateTopic", pubsub.Topic(name=TOPIC))
@@ -92,7 +92,7 @@ def test_stopping_the_broker_ends_waiting_reads_and_watches_with_unavailable(
     assert read.details() == "The broker is shutting down."
 
 
-def test_a_reset_ends_waiting_reads_and_watches_with_not_found(
+def test_a_broker_reset_ends_waiting_feed_reads_and_watches_with_not_found(
     emulator: Emulator, wire: Wire
 ) -> None:
     wire.call("CreateTopic", pubsub.Topic(name=TOPIC))
@@ -115,7 +115,7 @@ def test_a_waiting_feed_read_is_answered_before_the_deadline_of_its_caller(
     assert wire.call("Read", request, timeout=0.5).caught_up
 
 
-def test_a_watch_session_continues_when_its_engine_is_served_again(
+def test_a_watch_session_can_be_resumed_when_another_emulator_serves_the_same_broker(
     emulator: Emulator, wire: Wire
 ) -> None:
     append(wire, "a")
@@ -134,7 +134,7 @@ def test_a_watch_session_continues_when_its_engine_is_served_again(
 # ---- faults --------------------------------------------------------------------------------------
 
 
-def test_a_fault_of_one_topic_refuses_a_watch_of_several_topics(
+def test_a_fault_limited_to_one_topic_refuses_a_watch_of_several_topics_that_includes_it(
     emulator: Emulator, wire: Wire
 ) -> None:
     append(wire, "a")
@@ -147,7 +147,7 @@ def test_a_fault_of_one_topic_refuses_a_watch_of_several_topics(
     )
 
 
-def test_the_lost_reply_fault_ends_a_watch_at_its_next_frame(
+def test_the_lost_reply_fault_ends_a_watch_stream_instead_of_sending_the_next_frame(
     emulator: Emulator, wire: Wire
 ) -> None:
     append(wire, "a")
@@ -158,7 +158,7 @@ def test_the_lost_reply_fault_ends_a_watch_at_its_next_frame(
     assert watch.end() == (grpc.StatusCode.UNAVAILABLE, "The reply was lost.")
 
 
-def test_a_dropped_feed_read_is_answered_when_the_fault_is_lifted(
+def test_a_feed_read_held_by_the_drop_fault_is_answered_when_the_fault_is_lifted(
     emulator: Emulator, wire: Wire
 ) -> None:
     append(wire, "a")
@@ -179,7 +179,7 @@ def guarded(clock: ManualClock) -> Iterator[Emulator]:
         yield emulator
 
 
-def test_a_watch_needs_access_to_the_projects_of_all_its_topics(guarded: Emulator) -> None:
+def test_a_watch_of_topics_in_a_project_without_access_is_refused(guarded: Emulator) -> None:
     guarded.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
     wire = Wire(guarded.endpoint)
     assert WatchCall(wire, tail(), "t-test").next() == "opened"

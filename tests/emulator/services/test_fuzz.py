@@ -40,7 +40,7 @@ def target() -> Iterator[Target]:
 
 
 @BY_NAME
-def test_random_bytes_as_a_grpc_request_are_refused(target: Target, rpc: Rpc) -> None:
+def test_a_grpc_request_of_random_bytes_is_refused(target: Target, rpc: Rpc) -> None:
     """Bytes that are no request give InvalidArgument. Valid ones are handled as any request."""
     seed = random.Random(EXAMPLES or rpc.method)
     for _ in range(RANDOM_EXAMPLES):
@@ -56,7 +56,7 @@ def test_random_bytes_as_a_grpc_request_are_refused(target: Target, rpc: Rpc) ->
 
 
 @BY_NAME
-def test_hostile_grpc_requests_are_refused_without_effect(target: Target, rpc: Rpc) -> None:
+def test_hostile_grpc_requests_are_refused_and_change_no_resource(target: Target, rpc: Rpc) -> None:
     """Requests without an error are carried out."""
 
     @SEARCH
@@ -85,7 +85,7 @@ def test_truncated_and_corrupted_grpc_requests_are_refused(target: Target, rpc: 
     check()
 
 
-def test_hostile_requests_on_a_stream_end_that_stream_only(target: Target) -> None:
+def test_a_hostile_request_on_a_streaming_pull_ends_only_that_stream(target: Target) -> None:
     """The code describes the error. Other streams continue."""
 
     @SEARCH
@@ -101,7 +101,7 @@ def test_hostile_requests_on_a_stream_end_that_stream_only(target: Target) -> No
     assert target.wire.call("GetTopic", pubsub.GetTopicRequest(topic=TOPIC)).name == TOPIC
 
 
-def test_a_connection_that_does_not_speak_grpc_disturbs_no_client(target: Target) -> None:
+def test_a_connection_that_does_not_speak_grpc_disturbs_no_grpc_client(target: Target) -> None:
     """The connections send garbage instead of HTTP/2, or nothing."""
     target.prepare()
     silent, *garbled = (
@@ -259,12 +259,12 @@ def test_a_grpc_request_with_invalid_utf_8_is_refused(prepared: Wire) -> None:
     assert "not a valid GetTopicRequest" in refused.details()
 
 
-def test_an_enormous_page_size_returns_all_items(prepared: Wire) -> None:
+def test_a_list_request_with_an_enormous_page_size_returns_all_resources(prepared: Wire) -> None:
     """The page has all existing items."""
     found = prepared.call("ListTopics", topics(page_size=2**31 - 1))
     assert [each.name for each in found.topics] == [TOPIC]
 
 
-def test_a_pull_with_an_enormous_maximum_returns_the_available_messages(prepared: Wire) -> None:
+def test_a_pull_with_enormous_max_messages_returns_the_available_messages(prepared: Wire) -> None:
     """The maximum of one response applies."""
     assert data_of(prepared.pull(2**31 - 1)) == ["data"]

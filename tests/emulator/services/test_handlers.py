@@ -17,7 +17,7 @@ from tests.emulator.wire import Wire
 
 
 @pytest.mark.parametrize("rpc", RPCS, ids=lambda rpc: rpc.method)
-def test_every_rpc_has_a_handler(wire: Wire, rpc: Rpc) -> None:
+def test_every_rpc_of_the_services_has_a_handler_in_the_broker(wire: Wire, rpc: Rpc) -> None:
     """A handler answers an empty request with the name of a missing field."""
     if rpc.method == "StreamingPull":
         stream = wire.stream(
@@ -29,7 +29,7 @@ def test_every_rpc_has_a_handler(wire: Wire, rpc: Rpc) -> None:
     assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_an_unknown_grpc_method_is_unimplemented(wire: Wire) -> None:
+def test_a_call_of_an_unknown_grpc_method_ends_with_unimplemented(wire: Wire) -> None:
     """The error is that of any gRPC server."""
     call: Any = wire.channel.unary_unary("/google.pubsub.v1.Publisher/Nonsense")
     assert call.future(b"").exception().code() is grpc.StatusCode.UNIMPLEMENTED
@@ -44,13 +44,13 @@ class Unknown:
         return {"Nonsense": UnaryMethod(lambda request: request)}
 
 
-def test_a_service_with_an_unknown_rpc_name_is_refused() -> None:
+def test_registering_a_grpc_service_with_an_unknown_rpc_name_is_refused() -> None:
     """A misspelled name must not leave an RPC unimplemented without notice."""
     with pytest.raises(ValueError, match=r"unknown RPCs: google\.pubsub\.v1\.Publisher/Nonsense"):
         method_handlers(Unknown(), faults=Faults(ManualClock()))
 
 
-def test_an_rpc_without_an_implementation_is_unimplemented() -> None:
+def test_a_call_of_an_rpc_without_an_implementation_ends_with_unimplemented() -> None:
     """Every RPC has a handler, even if no service implements it."""
     handlers = method_handlers(faults=Faults(ManualClock()))
     assert {(service, name) for service, found in handlers.items() for name in found} == {

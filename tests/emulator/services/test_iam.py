@@ -57,7 +57,7 @@ def put(policies: IamPolicies, policy: iam.Policy, resource: str = TOPIC) -> iam
 
 
 @pytest.mark.parametrize("resource", sorted(THERE))
-def test_an_unset_iam_policy_is_empty_with_the_default_etag(
+def test_get_iam_policy_returns_an_empty_policy_with_a_default_etag_before_one_is_set(
     policies: IamPolicies, resource: str
 ) -> None:
     """For every kind of resource the etag is that of the service."""
@@ -66,7 +66,7 @@ def test_an_unset_iam_policy_is_empty_with_the_default_etag(
     assert policy == iam.Policy(etag=policy.etag)
 
 
-def test_an_iam_policy_is_stored_as_it_was_set(policies: IamPolicies) -> None:
+def test_get_iam_policy_returns_the_policy_that_was_set(policies: IamPolicies) -> None:
     """Only the etag is changed by the broker."""
     policy = iam.Policy(
         version=1,
@@ -80,14 +80,16 @@ def test_an_iam_policy_is_stored_as_it_was_set(policies: IamPolicies) -> None:
     assert get(policies, "projects/test/schemas/states").bindings == []
 
 
-def test_a_returned_iam_policy_is_a_copy(policies: IamPolicies) -> None:
+def test_changing_a_returned_iam_policy_does_not_change_the_stored_policy(
+    policies: IamPolicies,
+) -> None:
     """A change of the returned object does not affect the broker."""
     put(policies, iam.Policy(bindings=[VIEWER])).bindings.append(PUBLISHER)
     get(policies).bindings.append(PUBLISHER)
     assert list(get(policies).bindings) == [VIEWER]
 
 
-def test_a_stale_iam_policy_etag_is_refused(policies: IamPolicies) -> None:
+def test_setting_an_iam_policy_with_a_stale_etag_is_refused(policies: IamPolicies) -> None:
     """Of two clients that read and write, the second must read again."""
     first, second = get(policies), get(policies)
     first.bindings.append(VIEWER)
@@ -113,7 +115,9 @@ def test_a_write_of_an_iam_policy_without_an_etag_overwrites_it(policies: IamPol
     assert list(get(policies).bindings) == [PUBLISHER]
 
 
-def test_an_iam_policy_mask_replaces_only_its_fields(policies: IamPolicies) -> None:
+def test_setting_an_iam_policy_with_an_update_mask_replaces_only_the_fields_in_the_mask(
+    policies: IamPolicies,
+) -> None:
     """The other fields stay."""
     put(policies, iam.Policy(version=1, bindings=[VIEWER]))
     request = iam.SetIamPolicyRequest(resource=TOPIC, policy=iam.Policy(bindings=[PUBLISHER]))
@@ -159,14 +163,14 @@ def test_iam_conditions_need_policy_version_3(policies: IamPolicies) -> None:
     assert put(policies, conditional(3)).bindings[0].condition.expression == "false"
 
 
-def test_every_iam_permission_is_granted(policies: IamPolicies) -> None:
+def test_test_iam_permissions_grants_every_requested_permission(policies: IamPolicies) -> None:
     """The order is that of the request."""
     asked = ["pubsub.topics.publish", "pubsub.topics.update"]
     request = iam.TestIamPermissionsRequest(resource=TOPIC, permissions=asked)
     assert list(policies.test(request).permissions) == asked
 
 
-def test_a_missing_resource_grants_no_iam_permissions(policies: IamPolicies) -> None:
+def test_test_iam_permissions_grants_nothing_on_a_missing_resource(policies: IamPolicies) -> None:
     """IAM defines that this call returns no error."""
     request = iam.TestIamPermissionsRequest(
         resource="projects/test/topics/other", permissions=["pubsub.topics.publish"]
@@ -175,7 +179,9 @@ def test_a_missing_resource_grants_no_iam_permissions(policies: IamPolicies) -> 
 
 
 @pytest.mark.parametrize("permission", ["", "pubsub.*", "*"])
-def test_wildcard_iam_permissions_are_refused(policies: IamPolicies, permission: str) -> None:
+def test_test_iam_permissions_refuses_wildcard_permissions(
+    policies: IamPolicies, permission: str
+) -> None:
     """An empty name is refused, too."""
     with pytest.raises(InvalidArgument, match="is not the name of a permission"):
         policies.test(iam.TestIamPermissionsRequest(resource=TOPIC, permissions=[permission]))
@@ -188,7 +194,7 @@ CALLS: list[Callable[[IamPolicies, str], object]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_iam_policy_of_a_missing_resource_is_not_found(
+def test_iam_policy_calls_for_a_missing_resource_end_with_not_found(
     policies: IamPolicies, call: Callable[..., object]
 ) -> None:
     """Reads and writes return the same error."""
@@ -210,7 +216,7 @@ def test_an_iam_call_for_an_invalid_resource_name_is_refused(
         policies.test(iam.TestIamPermissionsRequest(resource=resource))
 
 
-def test_an_iam_policy_is_deleted_with_its_resource(policies: IamPolicies, notes: Notes) -> None:
+def test_deleting_a_resource_deletes_its_iam_policy(policies: IamPolicies, notes: Notes) -> None:
     """Another resource with the same name starts without one."""
     put(policies, iam.Policy(bindings=[VIEWER]))
     policies.removed(Resource.TOPIC, TOPIC)
@@ -219,7 +225,7 @@ def test_an_iam_policy_is_deleted_with_its_resource(policies: IamPolicies, notes
     policies.removed(Resource.TOPIC, TOPIC)
 
 
-def test_deleting_other_state_of_a_resource_keeps_its_iam_policy(
+def test_the_iam_policy_of_a_resource_is_kept_when_other_stored_state_of_that_name_is_deleted(
     policies: IamPolicies, notes: Notes
 ) -> None:
     """Other state of a resource is stored under the same name."""
@@ -229,7 +235,9 @@ def test_deleting_other_state_of_a_resource_keeps_its_iam_policy(
     assert list(get(policies).bindings) == [VIEWER]
 
 
-def test_iam_policies_are_restored_with_their_etags(policies: IamPolicies, notes: Notes) -> None:
+def test_iam_policies_are_restored_from_storage_with_their_etags(
+    policies: IamPolicies, notes: Notes
+) -> None:
     """The bytes recorded by an observer include the etag."""
     policy = put(policies, iam.Policy(bindings=[VIEWER]))
     again = IamPolicies(exists=THERE.__contains__)
@@ -238,7 +246,9 @@ def test_iam_policies_are_restored_with_their_etags(policies: IamPolicies, notes
     assert get(again) == policy
 
 
-def test_clearing_the_iam_policies_removes_all(policies: IamPolicies, notes: Notes) -> None:
+def test_after_clearing_the_iam_policies_every_policy_is_empty(
+    policies: IamPolicies, notes: Notes
+) -> None:
     """A reset of the broker clears them."""
     put(policies, iam.Policy(bindings=[VIEWER]))
     policies.clear()

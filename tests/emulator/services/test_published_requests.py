@@ -50,7 +50,7 @@ def publish(emulator: Emulator, *data: bytes, key: str = "", topic: str = TOPIC)
     return list(pubsub.PublishResponse.FromString(response).message_ids)
 
 
-def test_a_repeated_publish_request_returns_the_same_ids_and_publishes_nothing(
+def test_a_repeated_publish_request_returns_the_first_message_ids_and_publishes_no_message(
     emulator: Emulator,
 ) -> None:
     """The client whose reply was lost learns the IDs of the messages that it has published."""
@@ -59,7 +59,7 @@ def test_a_repeated_publish_request_returns_the_same_ids_and_publishes_nothing(
     assert [message.data for message in emulator.messages(TOPIC)] == [b"a", b"b"]
 
 
-def test_publish_requests_with_other_keys_or_topics_are_not_repetitions(emulator: Emulator) -> None:
+def test_publish_requests_with_another_key_or_topic_are_published(emulator: Emulator) -> None:
     """Only a request of the same key and the same topic is a repetition."""
     publish(emulator, b"a", key="request-1")
     publish(emulator, b"b", key="request-2")
@@ -70,7 +70,9 @@ def test_publish_requests_with_other_keys_or_topics_are_not_repetitions(emulator
     assert [message.data for message in emulator.messages(OTHER)] == [b"c"]
 
 
-def test_a_refused_publish_request_can_be_repeated_with_the_same_key(emulator: Emulator) -> None:
+def test_a_publish_request_that_was_refused_can_be_sent_again_with_the_same_key(
+    emulator: Emulator,
+) -> None:
     """A request that failed is tried again, also with the same key."""
     missing = "projects/p/topics/later"
     with pytest.raises(grpc.RpcError, match="NOT_FOUND"):
@@ -80,7 +82,7 @@ def test_a_refused_publish_request_can_be_repeated_with_the_same_key(emulator: E
     assert len(emulator.messages(missing)) == 1
 
 
-def test_the_key_of_a_publish_request_is_forgotten_after_ten_minutes(
+def test_a_publish_request_repeated_after_ten_minutes_is_published_again(
     emulator: Emulator, clock: ManualClock
 ) -> None:
     """The memory is limited in time."""
@@ -94,7 +96,7 @@ def test_the_key_of_a_publish_request_is_forgotten_after_ten_minutes(
 
 
 @pytest.mark.parametrize("end", ["delete", "reset"])
-def test_a_repeated_publish_to_a_topic_created_again_is_published(
+def test_a_publish_request_repeated_after_its_topic_was_recreated_is_published_again(
     emulator: Emulator, end: str
 ) -> None:
     """The memory of a topic ends with the topic: the message IDs of its messages are gone."""

@@ -39,7 +39,7 @@ def test_message_ids_are_assigned_in_publish_order() -> None:
     assert broker.engine.publish(request) == ["1"]
 
 
-def test_a_message_is_stored_as_it_was_published() -> None:
+def test_a_pulled_message_has_the_fields_with_which_it_was_published() -> None:
     """Data, attributes and key are unchanged. ID and time are the broker's."""
     broker = Broker(ManualClock(start=1_700_000_000.1239))
     message = pubsub.PubsubMessage(
@@ -59,7 +59,7 @@ def test_a_message_is_stored_as_it_was_published() -> None:
     )
 
 
-def test_publishers_cannot_set_message_id_and_publish_time() -> None:
+def test_message_ids_and_publish_times_set_by_a_publisher_are_replaced() -> None:
     """Values from the publisher are replaced."""
     broker = Broker()
     forged = pubsub.PubsubMessage(data=b"data", message_id="999")
@@ -99,7 +99,7 @@ def test_each_subscription_of_a_topic_gets_its_own_copy_of_a_message() -> None:
     assert (broker.backlog, broker.engine.backlog(other)) == (0, 1)
 
 
-def test_a_topic_without_subscriptions_accepts_messages(engine: Engine) -> None:
+def test_a_topic_without_subscriptions_accepts_published_messages(engine: Engine) -> None:
     """The messages are dropped, and there is no error."""
     engine.create_topic(pubsub.Topic(name=TOPIC))
     assert publish(engine, MESSAGE) == ["1"]
@@ -197,7 +197,9 @@ def test_one_invalid_message_refuses_the_whole_publish_request(
         (1001, too_large("message_count", 1001, 1000)),
     ],
 )
-def test_a_publish_request_has_one_to_a_thousand_messages(count: int, text: str) -> None:
+def test_a_publish_request_with_no_message_or_more_than_a_thousand_is_refused(
+    count: int, text: str
+) -> None:
     """1,000 messages are accepted, and 1,001 are not."""
     broker = Broker()
     with pytest.raises(InvalidArgument) as refused:
@@ -216,7 +218,7 @@ def of_size(size: int) -> pubsub.PublishRequest:
     return request
 
 
-def test_a_publish_request_has_ten_million_bytes_at_most(wire: Wire) -> None:
+def test_a_publish_request_of_more_than_ten_million_bytes_is_refused(wire: Wire) -> None:
     """A larger one is refused with a code that clients do not retry."""
     wire.create()
     assert wire.call("Publish", of_size(10_000_000)).message_ids == ["1"]

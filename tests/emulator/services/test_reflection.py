@@ -61,7 +61,9 @@ def channel() -> Iterator[grpc.Channel]:
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
-def test_grpc_reflection_finds_the_file_of_a_symbol(channel: grpc.Channel, symbol: str) -> None:
+def test_grpc_reflection_returns_the_proto_file_that_defines_a_symbol(
+    channel: grpc.Channel, symbol: str
+) -> None:
     answer = ask(channel, file_containing_symbol=symbol)
     assert answer.file_descriptor_response.file_descriptor_proto, answer
 
@@ -94,7 +96,7 @@ def test_both_versions_of_grpc_reflection_give_the_same_answers(channel: grpc.Ch
     assert answers[0].HasField("file_descriptor_response")
 
 
-def test_grpc_reflection_needs_a_token(clock: ManualClock) -> None:
+def test_a_grpc_reflection_call_without_a_token_is_refused(clock: ManualClock) -> None:
     """A broker with tokens does not describe itself to strangers."""
     access = Access({"ci": Principal("ci", frozenset({"test"}))})
     with (

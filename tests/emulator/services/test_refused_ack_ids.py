@@ -133,7 +133,9 @@ def reported(server: Server, kind: Kind, ack_ids: list[str], read: Reader) -> di
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("kind", get_args(Kind))
-def test_no_client_takes_a_refused_ack_id_for_acknowledged(kind: Kind, read: Reader) -> None:
+def test_official_clients_never_read_an_error_as_success_of_a_refused_ack_id(
+    kind: Kind, read: Reader
+) -> None:
     """Requests have any size and share of refused IDs. Some leases of a key are withdrawn."""
     for seed in range(60):
         chance = random.Random(seed)
@@ -158,7 +160,9 @@ def test_no_client_takes_a_refused_ack_id_for_acknowledged(kind: Kind, read: Rea
 
 
 @pytest.mark.parametrize("kind", ["acknowledge", "extend"])
-def test_a_short_request_with_refused_ack_ids_takes_effect_and_names_every_id(kind: Kind) -> None:
+def test_the_error_of_a_short_exactly_once_request_with_a_refused_ack_id_names_every_ack_id(
+    kind: Kind,
+) -> None:
     """The valid IDs are named as failures that a client repeats, and the repeat succeeds."""
     server = Server()
     stale, valid = server.stale(3), server.lease(60)
@@ -169,7 +173,7 @@ def test_a_short_request_with_refused_ack_ids_takes_effect_and_names_every_id(ki
     assert server.taken(kind, valid, set()) == set(valid)
 
 
-def test_a_nack_request_with_refused_ack_ids_has_no_effect() -> None:
+def test_an_exactly_once_nack_request_with_a_refused_ack_id_nacks_no_message() -> None:
     """The repeat of a nack that took effect would be refused."""
     server = Server()
     stale, valid = server.stale(3), server.lease(60)
@@ -182,7 +186,9 @@ def test_a_nack_request_with_refused_ack_ids_has_no_effect() -> None:
 
 
 @pytest.mark.parametrize("kind", ["acknowledge", "extend"])
-def test_a_long_request_with_refused_ack_ids_takes_effect_and_names_those(kind: Kind) -> None:
+def test_the_error_of_a_long_exactly_once_request_names_only_the_refused_ack_ids(
+    kind: Kind,
+) -> None:
     """The others take effect. Clients that do not count them as done repeat them."""
     server = Server()
     stale, valid = server.stale(50), server.lease(500)
@@ -193,7 +199,7 @@ def test_a_long_request_with_refused_ack_ids_takes_effect_and_names_those(kind: 
 
 
 @pytest.mark.parametrize(("kind", "refused"), [("acknowledge", 150), ("nack", 150), ("nack", 50)])
-def test_a_request_with_more_refused_ack_ids_than_an_error_can_name_has_no_effect(
+def test_a_request_with_more_refused_ack_ids_than_an_error_can_name_applies_to_no_message(
     kind: Kind, refused: int
 ) -> None:
     """All IDs of the request have failed."""
@@ -209,7 +215,7 @@ def test_a_request_with_more_refused_ack_ids_than_an_error_can_name_has_no_effec
     assert server.taken(kind, [*valid, *stale[:0]], set(valid)) == set()
 
 
-def test_an_extension_with_many_refused_ack_ids_takes_effect_and_names_some() -> None:
+def test_a_lease_extension_with_many_refused_ack_ids_applies_to_the_valid_ones() -> None:
     """Each repeat names further IDs. Go's client makes five attempts for a receipt."""
     server = Server()
     stale, valid = server.stale(320), server.lease(1)
@@ -225,7 +231,9 @@ def test_an_extension_with_many_refused_ack_ids_takes_effect_and_names_some() ->
     assert named == set(stale)
 
 
-def test_acknowledgements_of_two_ordering_keys_do_not_wait_for_each_other() -> None:
+def test_exactly_once_acknowledgements_of_different_ordering_keys_do_not_wait_for_each_other() -> (
+    None
+):
     """Each request holds the second message of one key and the first of the other."""
     server = Server()
     server.broker.publish("x1", "x2", key="x")

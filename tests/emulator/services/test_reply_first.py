@@ -25,7 +25,9 @@ from tests.emulator.wire import TIMEOUT, Wire
 RESOLUTION = 0.0001
 
 
-async def test_deliveries_to_the_publisher_s_own_connection_wait_for_its_reply() -> None:
+async def test_messages_delivered_on_the_publisher_s_own_connection_follow_the_publish_reply() -> (
+    None
+):
     """The next message for the publisher may be the one that it has just published."""
     loop = asyncio.get_running_loop()
     reply_first = ReplyFirst()
@@ -40,7 +42,7 @@ async def test_deliveries_to_the_publisher_s_own_connection_wait_for_its_reply()
     [("a", "b", 0.0), ("", "", 0.0), ("a", "a", RECENT)],
     ids=["another connection", "connections that cannot be told", "long after"],
 )
-async def test_deliveries_to_other_connections_do_not_wait_for_the_publish_reply(
+async def test_messages_delivered_on_other_connections_do_not_wait_for_the_publish_reply(
     published: str, peer: str, later: float
 ) -> None:
     """Other clients do not wait for a single turn of the loop."""
@@ -51,7 +53,7 @@ async def test_deliveries_to_other_connections_do_not_wait_for_the_publish_reply
         reply_first.delay(peer).send(None)
 
 
-def test_the_delivery_delay_after_a_publish_begins_after_the_disk_write() -> None:
+def test_the_delay_of_a_delivery_behind_the_publish_reply_begins_after_the_disk_write() -> None:
     """A Publish that waits for its barrier is answered after it, also when the barrier fails."""
 
     async def turn(failure: Unavailable | None) -> None:
@@ -71,7 +73,9 @@ def test_the_delivery_delay_after_a_publish_begins_after_the_disk_write() -> Non
         asyncio.run(turn(failure))
 
 
-def test_an_idle_stream_of_the_publisher_gets_the_message_after_the_reply(wire: Wire) -> None:
+def test_an_idle_streaming_pull_of_the_publisher_gets_the_message_after_the_publish_reply(
+    wire: Wire,
+) -> None:
     """The delay is at least DELAY, counted from the call, on any machine."""
     wire.create()
     stream = wire.stream()
@@ -86,7 +90,7 @@ def test_an_idle_stream_of_the_publisher_gets_the_message_after_the_reply(wire: 
         wire.acknowledge(message.ack_id)
 
 
-async def test_streams_of_other_connections_write_before_the_publish_reply() -> None:
+async def test_a_streaming_pull_on_another_connection_may_get_a_message_before_the_reply() -> None:
     """A waiting client receives the message earlier by the time to write the answer."""
     clock = ManualClock()
     broker = Broker(clock)

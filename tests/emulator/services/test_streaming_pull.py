@@ -37,7 +37,7 @@ def test_a_streaming_pull_sends_its_initial_metadata_before_any_message(wire: Wi
     assert wire.stream().call.initial_metadata() is not None
 
 
-def test_a_stream_response_has_all_waiting_messages_in_order(wire: Wire) -> None:
+def test_a_streaming_pull_response_has_all_available_messages_in_publish_order(wire: Wire) -> None:
     """The order is that of publishing."""
     wire.create_with("a", "b", "c")
     response = wire.stream().next()
@@ -46,7 +46,7 @@ def test_a_stream_response_has_all_waiting_messages_in_order(wire: Wire) -> None
 
 @pytest.mark.parametrize("exactly_once", [False, True])
 @pytest.mark.parametrize("ordering", [False, True])
-def test_every_stream_response_has_the_subscription_properties(
+def test_every_streaming_pull_response_has_the_subscription_properties(
     wire: Wire, exactly_once: bool, ordering: bool
 ) -> None:
     """The properties are sent with and without messages, also if both properties are off."""
@@ -64,7 +64,7 @@ def test_every_stream_response_has_the_subscription_properties(
         assert properties.message_ordering_enabled is ordering
 
 
-def test_a_changed_subscription_property_is_in_the_next_stream_response(wire: Wire) -> None:
+def test_the_next_streaming_pull_response_has_a_changed_subscription_property(wire: Wire) -> None:
     """Clients raise their deadlines when exactly-once delivery is switched on."""
     wire.create()
     stream = wire.stream()
@@ -78,7 +78,7 @@ def test_a_changed_subscription_property_is_in_the_next_stream_response(wire: Wi
     assert stream.next().subscription_properties.exactly_once_delivery_enabled
 
 
-def test_a_stream_has_at_most_max_outstanding_messages(wire: Wire) -> None:
+def test_a_streaming_pull_has_at_most_max_outstanding_messages_leased(wire: Wire) -> None:
     """An acknowledgement or a nack makes room for the next message."""
     wire.create_with("a", "b", "c", "d")
     stream = wire.stream(max_outstanding_messages=2)
@@ -92,7 +92,9 @@ def test_a_stream_has_at_most_max_outstanding_messages(wire: Wire) -> None:
     assert stream.is_quiet()
 
 
-def test_a_stream_delivers_the_message_that_crosses_its_byte_limit(wire: Wire) -> None:
+def test_a_streaming_pull_delivers_the_message_that_crosses_its_limit_of_outstanding_bytes(
+    wire: Wire,
+) -> None:
     """A message larger than the limit is delivered, too."""
     wire.create_with("x" * 500, "y" * 500, "z" * 500)
     stream = wire.stream(max_outstanding_bytes=600)
@@ -102,7 +104,7 @@ def test_a_stream_delivers_the_message_that_crosses_its_byte_limit(wire: Wire) -
     assert stream.data(1) == ["z" * 500]
 
 
-def test_an_expired_lease_makes_room_in_the_flow_control_of_its_stream(
+def test_an_expired_lease_makes_room_in_the_flow_control_of_its_streaming_pull(
     wire: Wire, clock: ManualClock
 ) -> None:
     """A client that lost its messages receives others."""
@@ -113,14 +115,14 @@ def test_an_expired_lease_makes_room_in_the_flow_control_of_its_stream(
     assert stream.data(1) == ["a"]
 
 
-def test_stream_limits_of_zero_or_less_mean_unlimited(wire: Wire) -> None:
+def test_flow_control_limits_of_zero_or_less_of_a_streaming_pull_mean_unlimited(wire: Wire) -> None:
     """The API defines this."""
     wire.create_with(*"abcdef")
     stream = wire.stream(max_outstanding_messages=-1, max_outstanding_bytes=0)
     assert stream.data(6) == list("abcdef")
 
 
-def test_two_streams_share_the_messages_of_a_subscription(wire: Wire, other: Wire) -> None:
+def test_two_streaming_pulls_share_the_messages_of_a_subscription(wire: Wire, other: Wire) -> None:
     """Each message goes to one of them. Messages that do not fit into one go to the other."""
     wire.create()
     streams = [wire.stream(max_outstanding_messages=3), other.stream(max_outstanding_messages=3)]
@@ -130,7 +132,7 @@ def test_two_streams_share_the_messages_of_a_subscription(wire: Wire, other: Wir
     assert sorted(first + second) == list("abcdef")
 
 
-def test_two_idle_streams_get_similar_numbers_of_messages(wire: Wire, other: Wire) -> None:
+def test_two_idle_streaming_pulls_get_similar_numbers_of_messages(wire: Wire, other: Wire) -> None:
     """The rule also holds without limits."""
     wire.create()
     streams = [wire.stream(), other.stream()]
@@ -140,7 +142,7 @@ def test_two_idle_streams_get_similar_numbers_of_messages(wire: Wire, other: Wir
         assert len(stream.next().received_messages) == 50
 
 
-def test_stream_responses_are_smaller_than_the_receive_limit_of_clients(wire: Wire) -> None:
+def test_streaming_pull_responses_are_smaller_than_the_receive_limit_of_clients(wire: Wire) -> None:
     """The official client in emulator mode refuses more than 4 MiB."""
     wire.create()
     for _ in range(5):
@@ -155,7 +157,7 @@ def test_stream_responses_are_smaller_than_the_receive_limit_of_clients(wire: Wi
     assert count == 1005
 
 
-def test_a_stream_response_has_a_thousand_messages_at_most(wire: Wire) -> None:
+def test_a_streaming_pull_response_has_a_thousand_messages_at_most(wire: Wire) -> None:
     """The production service has the same limit."""
     wire.create()
     for _ in range(2):
@@ -164,7 +166,9 @@ def test_a_stream_response_has_a_thousand_messages_at_most(wire: Wire) -> None:
     assert [len(stream.next().received_messages) for _ in range(2)] == [1000, 1000]
 
 
-def test_an_error_for_a_lease_extension_names_only_as_many_ids_as_fit(wire: Wire) -> None:
+def test_the_error_of_a_lease_extension_names_only_as_many_ack_ids_as_fit_into_the_trailers(
+    wire: Wire,
+) -> None:
     """A broker that was restarted a thousand times has longer ack IDs."""
     wire.create_with("x", enable_exactly_once_delivery=True)
     (received,) = wire.pull()
@@ -188,7 +192,7 @@ def wait_for_the_end(emulator: Emulator) -> None:
 @pytest.mark.parametrize(
     "how", ["cancel", "disconnect", "close_streams", "abort_streams", "bad request"]
 )
-def test_a_stream_that_ends_keeps_its_leases_until_their_deadlines(
+def test_leases_of_an_ended_streaming_pull_stay_until_their_ack_deadlines(
     emulator: Emulator, wire: Wire, other: Wire, clock: ManualClock, how: str
 ) -> None:
     """The client may still acknowledge. Official clients cancel their stream before they do.
@@ -218,7 +222,7 @@ def test_a_stream_that_ends_keeps_its_leases_until_their_deadlines(
     assert [(m.message.data, m.delivery_attempt) for m in wire.pull()] == [(b"b", 2)]
 
 
-def test_a_stream_that_ends_blocks_only_the_ordering_keys_it_has_leased(
+def test_an_ended_streaming_pull_blocks_only_the_ordering_keys_of_its_leased_messages(
     emulator: Emulator, wire: Wire
 ) -> None:
     """The next message of a key waits for its leased one; all others go to other consumers."""
@@ -235,7 +239,7 @@ def test_a_stream_that_ends_blocks_only_the_ordering_keys_it_has_leased(
 
 
 @pytest.mark.parametrize("how", ["cancel", "lose_reply", "abort_streams"])
-def test_messages_of_an_unsent_stream_response_are_redelivered_at_once(
+def test_messages_of_an_unsent_streaming_pull_response_are_redelivered_at_once(
     emulator: Emulator, wire: Wire, other: Wire, how: str
 ) -> None:
     """The client has not seen the messages, so no attempt is counted. Sent ones stay leased."""
@@ -268,7 +272,7 @@ def returning(clock: ManualClock) -> Iterator[Emulator]:
 
 
 @pytest.mark.parametrize("how", ["cancel", "disconnect", "close_streams"])
-def test_with_return_leases_on_disconnect_a_cut_stream_returns_its_leases(
+def test_with_return_leases_on_disconnect_messages_of_a_cut_stream_are_redelivered_at_once(
     returning: Emulator, how: str
 ) -> None:
     """The messages are available without waiting for a deadline, and no attempt is counted."""
@@ -291,7 +295,7 @@ def test_with_return_leases_on_disconnect_a_cut_stream_returns_its_leases(
     other.close()
 
 
-def test_with_return_leases_on_disconnect_repeated_cuts_keep_no_leases(
+def test_with_return_leases_on_disconnect_a_message_is_redelivered_after_each_of_many_cuts(
     returning: Emulator,
 ) -> None:
     """A cancelled stream first looks like a half-closed one, whose leases continue."""
@@ -304,7 +308,7 @@ def test_with_return_leases_on_disconnect_repeated_cuts_keep_no_leases(
     wire.close()
 
 
-def test_a_half_closed_stream_ends_with_ok_and_keeps_its_leases(
+def test_a_half_closed_streaming_pull_ends_with_ok_and_keeps_its_leases(
     wire: Wire, clock: ManualClock
 ) -> None:
     """The client wants no more messages, and completes the ones that it has."""
@@ -319,7 +323,9 @@ def test_a_half_closed_stream_ends_with_ok_and_keeps_its_leases(
     assert [m.message.data for m in wire.pull()] == [b"b"]
 
 
-def test_deleting_a_subscription_ends_its_streams_with_not_found(wire: Wire, other: Wire) -> None:
+def test_deleting_a_subscription_ends_its_streaming_pulls_with_not_found(
+    wire: Wire, other: Wire
+) -> None:
     """The streams end with NOT_FOUND, so that clients do not reconnect."""
     wire.create_with("a")
     streams = [wire.stream(), other.stream()]
@@ -331,7 +337,9 @@ def test_deleting_a_subscription_ends_its_streams_with_not_found(wire: Wire, oth
         assert stream.details() == "Resource not found (resource=billing)."
 
 
-def test_stopping_the_broker_ends_streams_with_unavailable(emulator: Emulator, wire: Wire) -> None:
+def test_stopping_the_broker_ends_streaming_pulls_with_unavailable(
+    emulator: Emulator, wire: Wire
+) -> None:
     """Clients reconnect after this code."""
     wire.create()
     stream = wire.stream()
@@ -341,7 +349,9 @@ def test_stopping_the_broker_ends_streams_with_unavailable(emulator: Emulator, w
     assert stream.details() == "The broker is shutting down."
 
 
-def test_an_ended_stream_takes_no_more_messages(emulator: Emulator, wire: Wire) -> None:
+def test_messages_published_after_a_streaming_pull_ended_go_to_other_consumers(
+    emulator: Emulator, wire: Wire
+) -> None:
     """Messages that are published later go to other consumers."""
     wire.create()
     stream = wire.stream()
@@ -360,7 +370,7 @@ def broken_take(
 
 
 @pytest.mark.parametrize("method", ["StreamingPull", "Pull"])
-def test_an_internal_error_of_a_pull_or_stream_is_logged_and_returned(
+def test_an_internal_error_in_a_pull_or_streaming_pull_is_logged_and_sent_to_the_client(
     method: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """INTERNAL for the caller, without the details; the trace in the broker's log."""
@@ -383,7 +393,9 @@ def test_an_internal_error_of_a_pull_or_stream_is_logged_and_returned(
     assert "a fault of ours" in str(record.exc_info[1])
 
 
-def test_an_emulator_can_serve_a_given_broker(clock: ManualClock) -> None:
+def test_an_emulator_serves_the_resources_of_the_broker_passed_as_argument(
+    clock: ManualClock,
+) -> None:
     """The state that a broker serves is an argument."""
     broker = Broker(clock)
     broker.engine.create_topic(pubsub.Topic(name=TOPIC))

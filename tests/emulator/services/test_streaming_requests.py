@@ -17,7 +17,7 @@ from tests.emulator.wire import Wire
 GARBAGE = b"\xff\xff"
 
 
-def test_an_empty_stream_request_is_answered_with_an_empty_response(wire: Wire) -> None:
+def test_an_empty_streaming_pull_request_is_answered_with_an_empty_response(wire: Wire) -> None:
     """The response shows a client of protocol version 1 that the stream is alive."""
     wire.create()
     stream = wire.stream(protocol_version=1)
@@ -29,7 +29,9 @@ def test_an_empty_stream_request_is_answered_with_an_empty_response(wire: Wire) 
         assert stream.next() == empty
 
 
-def test_stream_clients_without_a_protocol_version_get_no_answer_to_a_heartbeat(wire: Wire) -> None:
+def test_heartbeats_of_streaming_pulls_without_a_protocol_version_are_not_answered(
+    wire: Wire,
+) -> None:
     """Older clients expect none: when they half-close, the last response is the only one."""
     wire.create()
     stream = wire.stream(protocol_version=None)
@@ -39,7 +41,7 @@ def test_stream_clients_without_a_protocol_version_get_no_answer_to_a_heartbeat(
     assert len(list(stream.call)) == 1
 
 
-def test_a_stream_request_with_content_is_no_heartbeat(wire: Wire) -> None:
+def test_a_streaming_pull_request_with_content_is_not_answered_as_a_heartbeat(wire: Wire) -> None:
     """Only an empty request gets an answer."""
     wire.create_with("a", "b")
     stream = wire.stream()
@@ -51,7 +53,9 @@ def test_a_stream_request_with_content_is_no_heartbeat(wire: Wire) -> None:
     assert len(list(stream.call)) == 1
 
 
-def test_messages_can_be_acknowledged_on_a_stream(wire: Wire, emulator: Emulator) -> None:
+def test_messages_can_be_acknowledged_by_a_streaming_pull_request(
+    wire: Wire, emulator: Emulator
+) -> None:
     """The first request may also acknowledge messages of an earlier stream."""
     wire.create_with("a", "b")
     a, b = wire.pull()
@@ -61,7 +65,9 @@ def test_messages_can_be_acknowledged_on_a_stream(wire: Wire, emulator: Emulator
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_ack_deadlines_can_be_changed_on_a_stream(wire: Wire, clock: ManualClock) -> None:
+def test_ack_deadlines_can_be_modified_by_a_streaming_pull_request(
+    wire: Wire, clock: ManualClock
+) -> None:
     """Each message has its own deadline. A deadline of 0 is a nack."""
     wire.create_with("a", "b", "c")
     stream = wire.stream(stream_ack_deadline_seconds=10)
@@ -74,7 +80,7 @@ def test_ack_deadlines_can_be_changed_on_a_stream(wire: Wire, clock: ManualClock
     assert sorted(stream.data(2)) == ["b", "c"]
 
 
-def test_a_new_stream_ack_deadline_applies_to_later_deliveries(
+def test_a_changed_stream_ack_deadline_applies_to_later_deliveries_of_the_streaming_pull(
     wire: Wire, clock: ManualClock
 ) -> None:
     """Existing leases keep their length."""
@@ -90,7 +96,7 @@ def test_a_new_stream_ack_deadline_applies_to_later_deliveries(
     assert stream.is_quiet()
 
 
-def test_stale_ack_ids_on_a_stream_are_ignored(wire: Wire) -> None:
+def test_stale_ack_ids_in_a_streaming_pull_request_are_ignored(wire: Wire) -> None:
     """Without exactly-once delivery a late answer is no error."""
     wire.create_with("a")
     (a,) = wire.pull()
@@ -100,7 +106,7 @@ def test_stale_ack_ids_on_a_stream_are_ignored(wire: Wire) -> None:
     assert stream.is_quiet()
 
 
-def test_a_stream_confirms_acknowledgements_with_exactly_once_delivery(wire: Wire) -> None:
+def test_with_exactly_once_delivery_a_streaming_pull_confirms_acknowledgements(wire: Wire) -> None:
     """The confirmation has the IDs that counted and the IDs that did not."""
     wire.create_with("a", "b", "c", enable_exactly_once_delivery=True)
     stream = wire.stream()
@@ -156,7 +162,7 @@ INVALID_ID = "You have passed an invalid ack ID to the service (ack_id=bad)."
         ({"ack_ids": ["bad"]}, "INVALID_ARGUMENT", INVALID_ID),
     ],
 )
-def test_a_bad_first_stream_request_is_refused(
+def test_a_streaming_pull_with_an_invalid_first_request_is_refused(
     wire: Wire, first: dict[str, Any], code: str, text: str
 ) -> None:
     """The error names the field. No message was delivered to the stream."""
@@ -194,7 +200,7 @@ def first_only(field: str) -> str:
         ),
     ],
 )
-def test_a_bad_later_stream_request_ends_the_stream_without_effect(
+def test_an_invalid_later_request_ends_a_streaming_pull_and_has_no_effect(
     wire: Wire, clock: ManualClock, later: dict[str, Any], text: str
 ) -> None:
     """The valid parts of the request are not carried out: the message is redelivered."""
@@ -209,7 +215,7 @@ def test_a_bad_later_stream_request_ends_the_stream_without_effect(
     assert [m.message.data for m in wire.pull()] == [b"a"]
 
 
-def test_undecodable_requests_are_refused_with_invalid_argument(wire: Wire) -> None:
+def test_an_undecodable_grpc_request_is_refused_with_invalid_argument(wire: Wire) -> None:
     """The code is one that clients do not retry, for the first request and for later ones."""
     wire.create()
     stream = wire.stream()
@@ -225,6 +231,6 @@ def test_undecodable_requests_are_refused_with_invalid_argument(wire: Wire) -> N
     assert waiting.exception().code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_a_stream_without_any_request_ends_with_ok(wire: Wire) -> None:
+def test_a_streaming_pull_half_closed_before_any_request_ends_with_ok(wire: Wire) -> None:
     """The client requested nothing."""
     assert wire.raw("StreamingPull")(iter([])).code() is grpc.StatusCode.OK

@@ -45,14 +45,14 @@ def subscription(wire: Wire) -> None:
     wire.create()
 
 
-def test_a_pull_takes_the_available_messages_in_order(wire: Wire) -> None:
+def test_a_pull_returns_the_available_messages_in_publish_order(wire: Wire) -> None:
     """The pull takes as many as requested."""
     wire.publish("a", "b", "c")
     assert [m.message.data for m in wire.pull(2)] == [b"a", b"b"]
     assert [m.message.data for m in wire.pull(2)] == [b"c"]
 
 
-def test_a_pull_takes_a_thousand_messages_at_most(wire: Wire) -> None:
+def test_a_pull_returns_a_thousand_messages_at_most(wire: Wire) -> None:
     """The limit holds for any larger maximum."""
     for _ in range(2):
         wire.publish(*["x"] * 1000)
@@ -66,7 +66,7 @@ def test_a_pull_response_is_smaller_than_the_receive_limit_of_clients(wire: Wire
     assert [len(wire.pull()) for _ in range(3)] == [1, 1, 1]
 
 
-def test_a_pull_with_return_immediately_does_not_wait(wire: Wire) -> None:
+def test_a_pull_with_return_immediately_does_not_wait_for_messages(wire: Wire) -> None:
     """The answer is empty if there is no message."""
     assert wire.pull(wait=False) == []
     wire.publish("a")
@@ -100,7 +100,7 @@ def test_a_waiting_pull_is_answered_empty_before_the_deadline_of_its_caller(
     assert call.code() is grpc.StatusCode.OK
 
 
-def test_the_longest_waiting_pull_is_served_first(wire: Wire, emulator: Emulator) -> None:
+def test_the_longest_waiting_pull_gets_the_next_message(wire: Wire, emulator: Emulator) -> None:
     """Messages that come one by one go to the pulls in the order of their arrival."""
     calls = [start_pull(wire, emulator) for _ in range(4)]
     for call, text in zip(calls, "abcd", strict=True):
@@ -108,7 +108,9 @@ def test_the_longest_waiting_pull_is_served_first(wire: Wire, emulator: Emulator
         assert data(call.result()) == [text.encode()]
 
 
-def test_one_publish_serves_several_waiting_pulls(wire: Wire, emulator: Emulator) -> None:
+def test_messages_of_one_publish_answer_several_waiting_pulls(
+    wire: Wire, emulator: Emulator
+) -> None:
     """A pull that leaves messages wakes the next one."""
     calls = [start_pull(wire, emulator) for _ in range(3)]
     wire.publish("a", "b", "c")
@@ -124,7 +126,7 @@ def test_a_cancelled_pull_takes_no_message(wire: Wire, emulator: Emulator) -> No
     assert data(next_one.result()) == [b"a"]
 
 
-def test_a_pull_whose_caller_disconnects_while_it_is_served_returns_its_messages(
+def test_messages_of_a_pull_whose_caller_disconnects_while_served_are_redelivered(
     wire: Wire, emulator: Emulator
 ) -> None:
     """The message is available at once and has no lease of a dead caller.
@@ -166,7 +168,7 @@ class BrokenContext:
         raise grpc.aio.InternalError("Failed write")
 
 
-def test_a_pull_response_that_cannot_be_written_returns_its_messages(
+def test_messages_of_a_pull_response_that_cannot_be_written_are_redelivered(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The messages are available at once, and no attempt is counted."""
@@ -195,7 +197,7 @@ def test_a_pull_response_that_cannot_be_written_returns_its_messages(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_deleting_the_subscription_ends_waiting_pulls_with_not_found(
+def test_deleting_a_subscription_ends_its_waiting_pulls_with_not_found(
     wire: Wire, emulator: Emulator
 ) -> None:
     """Clients do not retry this code."""
@@ -213,7 +215,9 @@ def test_stopping_the_broker_ends_waiting_pulls_with_unavailable(
     assert call.exception().code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_the_number_of_waiting_pulls_is_limited(wire: Wire, emulator: Emulator) -> None:
+def test_a_pull_beyond_the_maximum_number_of_waiting_pulls_is_refused(
+    wire: Wire, emulator: Emulator
+) -> None:
     """Another waiting pull is refused. A pull that does not wait or finds messages is accepted."""
     request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1)
     # One connection cannot have so many calls.
@@ -231,7 +235,9 @@ def test_the_number_of_waiting_pulls_is_limited(wire: Wire, emulator: Emulator) 
     second.close()
 
 
-def test_streams_do_not_count_as_waiting_pulls(wire: Wire, emulator: Emulator) -> None:
+def test_streaming_pulls_do_not_count_towards_the_maximum_of_waiting_pulls(
+    wire: Wire, emulator: Emulator
+) -> None:
     """The number of streams is not limited."""
     streams = [wire.stream() for _ in range(3)]
     assert all(stream.is_quiet() for stream in streams)
@@ -239,7 +245,7 @@ def test_streams_do_not_count_as_waiting_pulls(wire: Wire, emulator: Emulator) -
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_pull_with_a_maximum_below_one_is_refused(wire: Wire, count: int) -> None:
+def test_a_pull_with_max_messages_below_one_is_refused(wire: Wire, count: int) -> None:
     """The error names the field."""
     request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=count)
     refused = wire.start("Pull", request).exception()
@@ -253,7 +259,7 @@ def test_a_pull_with_a_maximum_below_one_is_refused(wire: Wire, count: int) -> N
     ("name", "code"),
     [("billing", "INVALID_ARGUMENT"), ("projects/test/subscriptions/missing", "NOT_FOUND")],
 )
-def test_a_pull_with_an_invalid_or_missing_subscription_is_refused(
+def test_a_pull_from_an_invalid_or_missing_subscription_is_refused(
     wire: Wire, name: str, code: str
 ) -> None:
     """A malformed name and a missing subscription give different errors."""
