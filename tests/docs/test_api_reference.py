@@ -66,13 +66,13 @@ NAMES = public_names()
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_every_public_name_is_in_the_api_page(name: str) -> None:
+def test_every_public_name_of_pullstream_is_in_the_api_reference_page(name: str) -> None:
     """The page has each name with its description."""
     first_lines = {(inspect.getdoc(one) or "").splitlines()[0] for one in NAMES[name]}
     assert first_lines & {text for listed, text in ROWS if listed == name}
 
 
 @pytest.mark.parametrize(("name", "text"), ROWS)
-def test_every_name_in_the_api_page_exists(name: str, text: str) -> None:
+def test_every_name_in_the_api_reference_page_exists_in_pullstream(name: str, text: str) -> None:
     """The page names nothing that was renamed or removed, and quotes the docstring."""
     assert text in {(inspect.getdoc(one) or "").splitlines()[0] for one in NAMES[name]}

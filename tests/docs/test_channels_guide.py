@@ -26,7 +26,7 @@ def topic(pubsub_emulator: Emulator) -> str:
     return TOPIC
 
 
-def test_the_listener_of_the_channels_guide_receives_its_key(
+def test_the_listener_program_of_the_channels_guide_receives_messages_of_its_key(
     pubsub_emulator: Emulator, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names: dict[str, Any] = {"topic": topic}
@@ -45,7 +45,7 @@ def test_the_listener_of_the_channels_guide_receives_its_key(
     names["client"].close()
 
 
-def test_the_second_program_of_the_channels_guide_keeps_the_newest_only(
+def test_the_second_program_of_the_channels_guide_keeps_one_waiting_message_per_key(
     pubsub_emulator: Emulator, topic: str
 ) -> None:
     """While there is no poll, one message of a key is kept."""
@@ -61,7 +61,7 @@ def test_the_second_program_of_the_channels_guide_keeps_the_newest_only(
     names["client"].close()
 
 
-def test_the_channels_guide_makes_a_server_a_publisher() -> None:
+def test_the_server_program_of_the_channels_guide_publishes_messages_to_channels() -> None:
     """The channels need no declaration."""
     names: dict[str, Any] = {}
     exec(PUBLISH, names)

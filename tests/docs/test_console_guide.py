@@ -30,7 +30,7 @@ def block(language: str) -> str:
     return str(found)
 
 
-def test_the_console_guide_describes_every_parameter() -> None:
+def test_the_console_guide_describes_every_query_parameter_of_the_console_requests() -> None:
     """No other parameter is described."""
     rows = dict(re.findall(r"^\| `(\w+)` \| ([\w, ]+) \|", TEXT, re.MULTILINE))
     described = {
@@ -48,7 +48,7 @@ def test_the_console_guide_describes_every_parameter() -> None:
     assert f"({DEFAULT_MESSAGES}, at most" in TEXT
 
 
-def test_the_requests_of_the_console_guide_are_answered_as_printed() -> None:
+def test_the_http_requests_of_the_console_guide_get_the_answers_printed_in_the_guide() -> None:
     """The JSON has the fields of an event."""
     with Emulator(rest=True) as emulator:
         RestClient(emulator.endpoint).create()

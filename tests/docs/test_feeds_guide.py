@@ -50,7 +50,9 @@ def test_the_program_of_the_feeds_guide_prints_its_documented_output(
         names["client"].close()
 
 
-def test_the_commands_of_the_feeds_guide_work(pubsub_emulator: Emulator) -> None:
+def test_the_shell_commands_of_the_feeds_guide_run_without_an_error(
+    pubsub_emulator: Emulator,
+) -> None:
     """The commands run one after the other."""
     (block,) = re.findall(r"^```console\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     results = {}
@@ -63,19 +65,19 @@ def test_the_commands_of_the_feeds_guide_work(pubsub_emulator: Emulator) -> None
     assert sorted(results["watch", "news"].lines) == ["again", "again", "hello", "world"]
 
 
-def test_the_feeds_guide_lists_every_frame() -> None:
+def test_the_feeds_guide_lists_every_kind_of_watch_frame() -> None:
     """The table has no other frame."""
     assert first_cells("| frame | |") == {kind.__name__ for kind in Frame.__args__}
 
 
-def test_the_feeds_guide_lists_every_gap_reason() -> None:
+def test_the_feeds_guide_lists_every_reason_of_a_gap() -> None:
     """The table has the reasons that a broker sends."""
     assert first_cells("| reason | the messages |") == {reason.name for reason in GapReason} - {
         GapReason.UNKNOWN.name
     }
 
 
-def test_the_feeds_guide_lists_every_setting() -> None:
+def test_the_feeds_guide_lists_every_setting_of_a_feed() -> None:
     """The names are those that `config` accepts."""
     assert first_cells("| setting | default | |") == {
         field.name for field in feeds.FeedConfig.DESCRIPTOR.fields

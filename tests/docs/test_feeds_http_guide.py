@@ -96,7 +96,7 @@ def check_stream(command: str, environment: Mapping[str, str], told: str) -> Non
         curl.communicate()
 
 
-def test_the_feeds_http_guide_has_every_endpoint() -> None:
+def test_the_feeds_http_guide_describes_every_http_endpoint_of_feeds() -> None:
     """Each endpoint has its verb and its path."""
     paths = {
         f"{each.verb} {each.path.pattern.replace('([^/]+)', 'NAME')}" for each in ENDPOINTS
@@ -122,14 +122,16 @@ def test_the_feeds_http_guide_has_every_endpoint() -> None:
         ("Routers", routers.RouterBody.__struct_fields__),
     ],
 )
-def test_the_feeds_http_guide_has_every_field(heading: str, fields: tuple[str, ...]) -> None:
+def test_the_feeds_http_guide_describes_every_field_of_requests_and_answers(
+    heading: str, fields: tuple[str, ...]
+) -> None:
     """Each field is in the section of its object."""
     section = GUIDE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     named = set(re.findall(r"[a-z_]+", section))
     assert set(fields) - named == set()
 
 
-def test_the_numbers_of_the_feeds_http_guide_are_those_of_the_broker() -> None:
+def test_the_limits_in_the_feeds_http_guide_equal_the_limits_of_the_broker() -> None:
     claims: Mapping[str, Any] = {
         "{:,} bytes": MAX_PAYLOAD_BYTES,
         "keeps {:,} records": DEFAULT_CAP_RECORDS,

@@ -30,7 +30,7 @@ def shop(pubsub_emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator
     return pubsub_emulator
 
 
-def test_the_programs_of_the_fetch_guide_run(
+def test_the_programs_of_the_fetch_guide_run_without_an_error(
     shop: Emulator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each program finds a message, and the last one a subscription."""
@@ -47,7 +47,7 @@ def test_the_programs_of_the_fetch_guide_run(
     assert shop.backlog(SUBSCRIPTION) == 1
 
 
-def test_the_commands_of_the_fetch_guide_are_valid(shop: Emulator) -> None:
+def test_the_shell_commands_of_the_fetch_guide_have_valid_arguments(shop: Emulator) -> None:
     """All but the endless one are run."""
     commands = re.findall(r"^pullstream (.*?)(?: +#.*)?$", GUIDE, re.MULTILINE)
     assert len(commands) == 7
@@ -58,13 +58,13 @@ def test_the_commands_of_the_fetch_guide_are_valid(shop: Emulator) -> None:
             assert result.code == 0, (command, result.stderr)
 
 
-def test_the_fetch_guide_lists_every_reason() -> None:
+def test_the_fetch_guide_lists_every_reason_for_the_end_of_a_fetch() -> None:
     """The names are those in the code."""
     named = re.findall(r'^\| `"(\w+)"` \|', GUIDE, re.MULTILINE)
     assert set(named) == set(get_args(Reason))
 
 
-def test_the_fetch_guide_lists_every_number_of_the_subscription_state() -> None:
+def test_the_fetch_guide_lists_every_field_of_the_subscription_state() -> None:
     """The subscription's name is left out."""
     rows = GUIDE.partition("\n| field |")[2].partition("\n\n")[0]
     cells = [row.split("|")[1] for row in rows.splitlines()[2:]]

@@ -15,7 +15,7 @@ from pullstream_emulator import Emulator
 GUIDE = (Path(__file__).parents[2] / "docs" / "follow.md").read_text(encoding="utf-8")
 
 
-def test_the_programs_of_the_follow_guide_run(
+def test_the_programs_of_the_follow_guide_run_without_an_error(
     pubsub_emulator: Emulator,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -35,7 +35,7 @@ def test_the_programs_of_the_follow_guide_run(
     names["with_retries"](names["Record"](pubsub_emulator.messages(names["TOPIC"])[0], "topic"))
 
 
-def test_the_follow_guide_lists_every_state_reason_and_cause() -> None:
+def test_the_follow_guide_lists_every_follower_state_close_reason_and_fell_behind_cause() -> None:
     """The names are those in the code."""
     assert all(f"**{state.name}**" in GUIDE or state.name in GUIDE for state in FollowState)
     named = re.findall(r"^\| `([A-Z_]+)`", GUIDE, re.MULTILINE)

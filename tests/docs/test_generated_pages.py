@@ -54,7 +54,7 @@ def test_llms_txt_is_up_to_date_and_lists_every_page() -> None:
     assert pages - set(re.findall(r"\]\(([^)]+)\)", text)) == {"index.md"}
 
 
-def test_every_public_class_has_an_entry_in_the_reference() -> None:
+def test_every_public_class_has_an_entry_in_the_generated_reference() -> None:
     """The entries are for Sphinx's autodoc."""
     text = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("reference/python-*.md"))
     documented = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)$", text, re.MULTILINE))
@@ -66,7 +66,7 @@ def test_every_public_class_has_an_entry_in_the_reference() -> None:
     assert public - documented == set()
 
 
-def test_the_openapi_description_is_valid() -> None:
+def test_the_openapi_description_of_the_http_interface_is_valid() -> None:
     """The validator knows the schema of OpenAPI 3.1."""
     validator = pytest.importorskip("openapi_spec_validator")
     validator.validate(OPENAPI)
@@ -89,7 +89,7 @@ def test_the_broker_serves_every_request_of_the_openapi_description(
     assert not any(each in text for each in unknown)
 
 
-def test_every_http_route_is_in_the_openapi_description() -> None:
+def test_every_http_route_of_the_broker_is_in_the_openapi_description() -> None:
     """A new route needs a line in docs/generate.py."""
     from pullstream_emulator.rest.events import Events
     from pullstream_emulator.rest.live_status import LiveStatus
@@ -113,7 +113,7 @@ def test_every_http_route_is_in_the_openapi_description() -> None:
     assert administration - described == set()
 
 
-def test_the_openapi_topic_schema_has_the_fields_of_the_api() -> None:
+def test_the_topic_and_message_schemas_of_openapi_have_the_fields_and_types_of_the_api() -> None:
     """The names are in lowerCamelCase, with the kinds of proto3's JSON."""
     topic = OPENAPI["components"]["schemas"]["Topic"]["properties"]
     assert topic["name"] == {"type": "string"}

@@ -33,7 +33,7 @@ def rows() -> list[Row]:
 ROWS = rows()
 
 
-def test_the_guarantees_page_has_a_readable_table() -> None:
+def test_the_table_of_promises_in_the_guarantees_page_can_be_parsed() -> None:
     """Otherwise a rewritten page could pass because no row is found."""
     assert 30 < len(ROWS) <= MOST_PROMISES
 
@@ -49,7 +49,7 @@ def test_every_promise_of_the_guarantees_page_names_an_existing_test(row: Row) -
     assert named["test"] in {node.name for node in ast.walk(tree) if isinstance(node, functions)}
 
 
-def test_every_row_of_the_guarantees_page_has_a_test() -> None:
+def test_every_row_of_the_guarantees_page_names_at_least_one_test() -> None:
     """A promise without a test is not listed."""
     lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
     headers = [line for line in lines if line.startswith("| promise |")]

@@ -63,12 +63,12 @@ def runner(request: pytest.FixtureRequest, pubsub_emulator: Emulator) -> Iterato
     runner.close()
 
 
-def test_every_snippet_of_the_migration_guide_has_a_test() -> None:
+def test_every_code_snippet_of_the_migration_guide_has_a_test() -> None:
     """A new snippet in the guide needs a test here."""
     assert set(guide.snippets()) == COVERED
 
 
-def test_every_import_of_the_migration_table_is_in_a_snippet() -> None:
+def test_every_import_in_the_table_of_the_migration_guide_is_used_by_a_code_snippet() -> None:
     """Each row of the table is run with both clients."""
     lines = [line for code in guide.snippets().values() for line in code.splitlines()]
     unused = [
@@ -78,7 +78,9 @@ def test_every_import_of_the_migration_table_is_in_a_snippet() -> None:
 
 
 @pytest.mark.parametrize("title", sorted(guide.snippets().keys() - NEW))
-def test_a_migration_snippet_differs_from_the_official_one_only_in_imports(title: str) -> None:
+def test_code_snippets_of_the_migration_guide_differ_from_official_code_only_in_imports(
+    title: str,
+) -> None:
     """The official form has no import of ours, and all other lines are equal."""
     after = guide.snippets()[title]
     before = guide.as_before(after)
@@ -130,7 +132,9 @@ for title, code in json.load(sys.stdin).items():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_migration_snippet_needs_no_imports_but_its_own(pubsub_emulator: Emulator) -> None:
+def test_code_snippets_of_the_migration_guide_run_with_only_their_own_imports(
+    pubsub_emulator: Emulator,
+) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", FRESH_PROCESSES],
         input=json.dumps(guide.snippets()),
@@ -142,7 +146,7 @@ def test_a_migration_snippet_needs_no_imports_but_its_own(pubsub_emulator: Emula
     assert "Traceback" not in ran.stdout
 
 
-def test_the_types_module_has_every_message() -> None:
+def test_the_module_pullstream_types_has_every_protobuf_message() -> None:
     """The names are those of the official client's `types`."""
     names = pubsub_pb2.DESCRIPTOR.message_types_by_name
     assert [name for name in names if getattr(types, name) is not getattr(pubsub_pb2, name)] == []
@@ -182,7 +186,9 @@ def test_the_migration_snippet_handles_a_missing_subscription(
 
 
 @snippet("Limit the flow")
-def test_the_migration_snippet_limits_the_messages_in_flight(runner: SnippetRunner) -> None:
+def test_the_migration_snippet_on_flow_control_limits_the_messages_in_flight(
+    runner: SnippetRunner,
+) -> None:
     """While ten messages are being handled, another client can get all others."""
     runner.subscription()
     runner.publish(*(b"%d" % number for number in range(25)))
@@ -205,7 +211,9 @@ def test_the_migration_snippet_limits_the_messages_in_flight(runner: SnippetRunn
 
 
 @snippet("Run callbacks on your own threads")
-def test_the_migration_snippet_runs_callbacks_on_its_executor(runner: SnippetRunner) -> None:
+def test_the_migration_snippet_on_executors_runs_callbacks_on_the_given_executor(
+    runner: SnippetRunner,
+) -> None:
     """The thread name begins with the prefix of the executor."""
     runner.subscription()
     runner.publish(b"data")
@@ -241,7 +249,7 @@ def test_the_migration_snippet_waits_for_running_callbacks_at_shutdown(
 
 
 @snippet("Exactly-once delivery")
-def test_the_migration_snippet_reports_exactly_once_results(
+def test_the_migration_snippet_on_exactly_once_delivery_prints_the_results_of_acks(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The ack of a valid ack id succeeds, and the ack of an ended lease raises the error."""
@@ -272,7 +280,7 @@ def test_the_migration_snippet_reports_exactly_once_results(
 
 
 @snippet("Keep the order of messages")
-def test_the_migration_snippet_keeps_the_order_of_messages(
+def test_the_migration_snippet_on_ordering_receives_the_messages_of_a_key_in_order(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The subscription keeps order for every subscriber."""
@@ -285,7 +293,7 @@ def test_the_migration_snippet_keeps_the_order_of_messages(
 
 
 @snippet("Count delivery attempts")
-def test_the_migration_snippet_counts_delivery_attempts(
+def test_the_migration_snippet_on_dead_letters_prints_the_delivery_attempt_of_a_message(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The broker stores the policy, and a message that was nacked twice has attempt 3."""
@@ -309,7 +317,7 @@ def test_the_migration_snippet_counts_delivery_attempts(
 
 
 @snippet("Pull and acknowledge")
-def test_the_migration_snippet_pulls_and_acknowledges(
+def test_the_migration_snippet_on_pull_pulls_and_acknowledges_messages(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Three of four messages are printed and acknowledged."""
@@ -323,7 +331,9 @@ def test_the_migration_snippet_pulls_and_acknowledges(
 
 
 @snippet("Extend and return pulled messages")
-def test_the_migration_snippet_extends_and_returns_pulled_messages(runner: SnippetRunner) -> None:
+def test_the_migration_snippet_on_leases_extends_and_nacks_pulled_messages(
+    runner: SnippetRunner,
+) -> None:
     """Only the returned message is free for others, and both are unacknowledged."""
     runner.subscription()
     runner.publish(b"now")
@@ -355,7 +365,7 @@ def test_the_migration_snippet_publishes_messages(runner: SnippetRunner) -> None
 
 
 @snippet("Publish with batch settings and callbacks")
-def test_the_migration_snippet_publishes_batches(
+def test_the_migration_snippet_on_batches_publishes_messages_in_batches(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each callback prints the ID of its message."""
@@ -373,7 +383,9 @@ def test_the_migration_snippet_publishes_batches(
 
 
 @snippet("Publish with ordering keys")
-def test_the_migration_snippet_publishes_with_ordering_keys(runner: SnippetRunner) -> None:
+def test_the_migration_snippet_on_ordering_keys_publishes_messages_with_ordering_keys(
+    runner: SnippetRunner,
+) -> None:
     """The messages are stored in the order of the calls."""
     runner.run("Publish with ordering keys")
     found = [(one.data, one.ordering_key) for one in runner.broker.messages(TOPIC)]
@@ -381,7 +393,9 @@ def test_the_migration_snippet_publishes_with_ordering_keys(runner: SnippetRunne
 
 
 @snippet("Publish with flow control and retry settings")
-def test_the_migration_snippet_publishes_with_flow_control(runner: SnippetRunner) -> None:
+def test_the_migration_snippet_on_publisher_flow_control_publishes_all_messages(
+    runner: SnippetRunner,
+) -> None:
     """All messages are published, after waits for room."""
     runner.run("Publish with flow control and retry settings")
     assert len(set(runner.names["message_ids"])) == 1000
@@ -389,7 +403,7 @@ def test_the_migration_snippet_publishes_with_flow_control(runner: SnippetRunner
 
 
 @snippet("Publish with Google's client")
-def test_the_migration_snippet_uses_google_s_publisher_beside_our_subscriber(
+def test_the_migration_snippet_can_use_googles_publisher_beside_pullstreams_subscriber(
     runner: SnippetRunner,
 ) -> None:
     """Both run in one process, and the subscriber receives the published message."""
@@ -407,7 +421,7 @@ def test_the_migration_snippet_uses_google_s_publisher_beside_our_subscriber(
     assert seen == [(runner.names["message_id"], {"spam": "eggs"})]
 
 
-def test_the_replacements_for_proto_plus_habits_work() -> None:
+def test_the_replacements_for_proto_plus_in_the_migration_guide_work_as_described() -> None:
     """The guide has them in the second column of its table."""
     url = "https://example.com"
     names: dict[str, Any] = {"name": TOPIC}

@@ -241,7 +241,7 @@ def texts() -> Iterator[tuple[str, str]]:
                 yield f"{path.relative_to(ROOT)}:{number}", found[1]
 
 
-def test_every_name_in_backticks_exists() -> None:
+def test_every_name_in_backticks_in_the_documentation_exists_in_the_code() -> None:
     """Rename it in the text, too, or add the name of another program to FOREIGN."""
     stale = [
         f"{place}: `{text}`: {problem}"
@@ -262,7 +262,9 @@ def test_every_name_in_backticks_exists() -> None:
         "tests/docs/" + "other.py",
     ],
 )
-def test_a_stale_name_in_backticks_is_found(text: str) -> None:
+def test_the_check_of_names_in_the_documentation_detects_a_name_that_does_not_exist(
+    text: str,
+) -> None:
     assert unknown(text) is not None
 
 
@@ -283,7 +285,7 @@ def parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> s
     return {each.arg for each in every}
 
 
-def test_every_argument_in_a_docstring_is_a_parameter() -> None:
+def test_every_argument_described_in_a_docstring_is_a_parameter_of_the_function() -> None:
     """The sections Args are checked."""
     stale = []
     for path in sources():
@@ -303,7 +305,7 @@ def test_every_argument_in_a_docstring_is_a_parameter() -> None:
     assert not stale, "\n".join(stale)
 
 
-def test_every_internal_term_of_the_glossary_is_in_a_name_of_the_code() -> None:
+def test_every_internal_term_of_the_glossary_occurs_in_a_name_of_the_code() -> None:
     """The term due queue, for example, is the name DueQueue."""
     glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     terms = re.findall(r"^\| (.+?) † \|", glossary, re.MULTILINE)

@@ -62,7 +62,9 @@ def named(text: str) -> set[str]:
     return set(re.findall(r"\bpullstream_[a-z_]+", text))
 
 
-def test_the_operations_guide_lists_every_metric(metrics: dict[str, set[str]]) -> None:
+def test_the_operations_guide_lists_every_metric_of_the_broker(
+    metrics: dict[str, set[str]],
+) -> None:
     """The table has each metric of the broker, with its labels."""
     rows = re.findall(r"^\| `(pullstream_broker_\w+)` \|([^|]*)\|", GUIDE, re.MULTILINE)
     labels = {
@@ -91,7 +93,7 @@ def expressions(content: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["alerts.yml", "grafana-dashboard.json"])
-def test_monitoring_expressions_name_existing_metrics(
+def test_the_alert_and_dashboard_expressions_use_only_existing_metrics(
     name: str, metrics: dict[str, set[str]]
 ) -> None:
     """An expression with another name would never match."""
@@ -105,7 +107,9 @@ def test_monitoring_expressions_name_existing_metrics(
         assert each.count("(") == each.count(")")
 
 
-def test_monitoring_expressions_take_rates_only_of_counters(metrics: dict[str, set[str]]) -> None:
+def test_the_alert_and_dashboard_expressions_compute_rates_only_of_counters(
+    metrics: dict[str, set[str]],
+) -> None:
     """A rate of a gauge has no meaning."""
     for name in ("alerts.yml", "grafana-dashboard.json"):
         text = (MONITORING / name).read_text(encoding="utf-8")
@@ -114,7 +118,7 @@ def test_monitoring_expressions_take_rates_only_of_counters(metrics: dict[str, s
         assert all(metric.endswith(("_total", "_bucket")) for metric in rated), name
 
 
-def test_the_prometheus_configuration_loads_the_alerts() -> None:
+def test_the_prometheus_configuration_of_the_project_loads_the_alert_rules() -> None:
     """The configuration names a file in the same folder."""
     content = yaml.safe_load((MONITORING / "prometheus.yml").read_text(encoding="utf-8"))
     assert [(MONITORING / each).is_file() for each in content["rule_files"]] == [True]

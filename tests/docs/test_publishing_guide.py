@@ -34,7 +34,7 @@ def shop(pubsub_emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator
     return pubsub_emulator
 
 
-def test_the_programs_of_the_publishing_guide_run(
+def test_the_programs_of_the_publishing_guide_run_without_an_error(
     shop: Emulator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The programs share their names, as in one program."""
@@ -53,7 +53,7 @@ def test_the_programs_of_the_publishing_guide_run(
     assert [message.data for message in ordered] == [b"0", b"1", b"2"]
 
 
-def test_the_commands_of_the_publishing_guide_are_valid(
+def test_the_shell_commands_of_the_publishing_guide_have_valid_arguments(
     shop: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The endless one gets its lines from a file."""
@@ -78,13 +78,13 @@ def table_under(heading: str, column: str) -> set[str]:
     return {name for row in rows for name in re.findall(r"`(\w+)", row.split("|")[1])}
 
 
-def test_the_publishing_guide_lists_every_hook() -> None:
+def test_the_publishing_guide_lists_every_publisher_hook() -> None:
     """A hook has the name of its method."""
     methods = {name for name in vars(PublisherHooks) if not name.startswith("_")}
     assert table_under("## Observe a publisher", "method") == methods
 
 
-def test_the_publishing_guide_lists_every_metric() -> None:
+def test_the_publishing_guide_lists_every_publisher_metric() -> None:
     """A metric has its name on the page that Prometheus reads."""
     registry = CollectorRegistry()
     prometheus.PrometheusPublisherHooks(registry)

@@ -10,7 +10,9 @@ import pytest
 README = Path(__file__).parents[2] / "README.md"
 
 
-def test_the_first_program_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_program_of_the_readme_runs_without_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The program prints the published message and ends when the message is acknowledged."""
     text = README.read_text(encoding="utf-8")
     program = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]

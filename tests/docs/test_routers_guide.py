@@ -22,7 +22,7 @@ def test_the_program_of_the_routers_guide_prints_its_documented_output(
     assert f"It prints `{capsys.readouterr().out.strip()}`" in GUIDE
 
 
-def test_the_numbers_of_the_routers_guide_are_those_of_the_broker() -> None:
+def test_the_limits_in_the_routers_guide_equal_the_limits_of_the_broker() -> None:
     for claim in (
         f"up to {MESSAGES_PER_TURN:,} copies",
         f"every {RETRY * 1000:.0f} ms",

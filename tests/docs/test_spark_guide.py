@@ -23,14 +23,14 @@ def section(title: str) -> str:
     return found[1]
 
 
-def test_the_spark_guide_lists_every_stream_option() -> None:
+def test_the_spark_guide_lists_every_option_of_a_streaming_read() -> None:
     """Each option has a row, and two related options may share one."""
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", section("Options"), re.M)
     names = [name for row in rows for name in re.findall(r"\w+", row)]
     assert sorted(names) == sorted(stream_option_names())
 
 
-def test_the_spark_guide_lists_every_batch_option() -> None:
+def test_the_spark_guide_lists_every_option_of_a_batch_read() -> None:
     """The section about the batch read has the options that a stream does not have."""
     text = section("A batch read")
     own = batch_option_names() - stream_option_names()

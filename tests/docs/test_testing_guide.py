@@ -24,7 +24,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_tests_of_the_testing_guide_pass(tmp_path: Path) -> None:
+def test_the_example_tests_of_the_testing_guide_pass(tmp_path: Path) -> None:
     """Each block is a module of a user's test suite."""
     for number, block in enumerate(blocks("python")):
         (tmp_path / f"test_{number}.py").write_text(block, encoding="utf-8")
@@ -39,7 +39,7 @@ def test_the_tests_of_the_testing_guide_pass(tmp_path: Path) -> None:
     assert f"{len(blocks('python'))} passed" in ran.stdout, ran.stdout + ran.stderr
 
 
-def test_the_configuration_file_of_the_testing_guide_loads(tmp_path: Path) -> None:
+def test_the_broker_loads_the_configuration_file_of_the_testing_guide(tmp_path: Path) -> None:
     """The broker has everything in the file."""
     pytest.importorskip("yaml")
     (text,) = blocks("yaml")
@@ -51,7 +51,7 @@ def test_the_configuration_file_of_the_testing_guide_loads(tmp_path: Path) -> No
         assert message.attributes["customer"] == "7"
 
 
-def test_the_testing_guide_names_every_kind_of_event() -> None:
+def test_the_testing_guide_names_every_kind_of_broker_event() -> None:
     """The kinds have the names of the administration and of the history's queries."""
     (line,) = re.findall(r"^Kinds are (.*?)\. The", GUIDE, re.MULTILINE | re.DOTALL)
     assert re.findall(r"`([a-z-]+)`", line) == [kind.value for kind in Kind]

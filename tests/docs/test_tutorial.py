@@ -47,13 +47,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_tests_of_the_tutorial_pass(folder: Path) -> None:
+def test_the_example_tests_of_the_tutorial_pass(folder: Path) -> None:
     """The number of tests is the one that the tutorial prints."""
     ran = run_command([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=folder)
     assert ran.stdout.splitlines()[-1].startswith("3 passed"), ran.stdout
 
 
-def test_the_commands_and_the_program_of_the_tutorial_work(folder: Path) -> None:
+def test_the_commands_and_the_program_of_the_tutorial_run_without_an_error(folder: Path) -> None:
     """The program bills the first order, and Ctrl-C ends it without a traceback.
 
     The second order fails five times, and its traceback is printed once.

@@ -57,7 +57,9 @@ def install(npm: str) -> None:
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_the_google_node_client_works_with_the_broker(suite: str, node: str) -> None:
+def test_the_test_subjects_of_the_google_node_client_pass_against_pullstreams_broker(
+    suite: str, node: str
+) -> None:
     """The tests of one subject pass, over gRPC or HTTP on one port."""
     with Emulator(rest=True) as emulator:
         done = run(node, suite, emulator.endpoint)
@@ -86,7 +88,9 @@ def run(node: str, suite: str, endpoint: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_the_google_node_client_receives_from_our_publisher(node: str) -> None:
+def test_the_google_node_client_receives_messages_of_pullstreams_publisher_in_key_order(
+    node: str,
+) -> None:
     """All messages arrive with all their parts, and each key in order."""
     topic = "projects/node-project/topics/orders"
     with (

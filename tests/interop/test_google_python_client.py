@@ -41,7 +41,7 @@ def test_a_google_client_callback_gets_the_published_message(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_google_client_receives_a_thousand_messages(
+def test_a_google_client_receives_a_thousand_messages_under_its_flow_control(
     connect: Connect, pubsub_emulator: Emulator
 ) -> None:
     """The messages are published in batches and delivered under the client's flow control."""
@@ -60,7 +60,9 @@ def test_a_google_client_receives_a_thousand_messages(
     assert sorted(got) == sorted(expected)
 
 
-def test_a_google_client_receives_ordering_keys_in_order(connect: Connect) -> None:
+def test_a_google_client_receives_the_messages_of_each_ordering_key_in_order(
+    connect: Connect,
+) -> None:
     """Each key keeps its order, however the client's threads run."""
     clients = connect(enable_message_ordering=True)
     handled: queue.Queue[tuple[str, int]] = queue.Queue()
@@ -78,7 +80,7 @@ def test_a_google_client_receives_ordering_keys_in_order(connect: Connect) -> No
         assert [number for k, number in got if k == key] == list(range(50))
 
 
-def test_a_google_client_gets_an_ordering_key_again_from_the_nacked_message(
+def test_a_google_client_receives_an_ordering_key_again_from_the_nacked_message_on(
     connect: Connect,
 ) -> None:
     """The client handles its received messages first, and the broker then delivers them again."""
@@ -120,7 +122,7 @@ def test_a_message_nacked_by_a_google_client_is_redelivered(connect: Connect) ->
         assert [attempts.get(timeout=TIMEOUT) for _ in range(3)] == [1, 2, 3]
 
 
-def test_a_google_client_can_pull_acknowledge_extend_and_nack(
+def test_a_google_client_can_pull_messages_and_acknowledge_extend_or_nack_them(
     connect: Connect, pubsub_emulator: Emulator
 ) -> None:
     """Pulled messages are acknowledged, extended and returned by unary calls."""
@@ -137,7 +139,9 @@ def test_a_google_client_can_pull_acknowledge_extend_and_nack(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_a_google_client_pull_without_messages_is_empty(connect: Connect) -> None:
+def test_a_pull_by_a_google_client_returns_an_empty_list_if_there_are_no_messages(
+    connect: Connect,
+) -> None:
     """The answer comes before the client's deadline, so there is no error."""
     clients = connect()
     response = clients.subscriber.pull(
@@ -146,7 +150,9 @@ def test_a_google_client_pull_without_messages_is_empty(connect: Connect) -> Non
     assert list(response.received_messages) == []
 
 
-def test_a_google_client_callback_gets_exactly_once_results(connect: Connect) -> None:
+def test_a_google_client_callback_gets_the_results_of_its_exactly_once_acks(
+    connect: Connect,
+) -> None:
     """An acknowledgement succeeds, and so does a second one of the same delivery."""
     clients = connect(enable_exactly_once_delivery=True)
     results: queue.Queue[Any] = queue.Queue()
@@ -193,7 +199,9 @@ def test_a_google_client_can_manage_topics_and_subscriptions(connect: Connect) -
     assert list(subscriber.list_subscriptions(project=PROJECT)) == []
 
 
-def test_a_google_client_gets_errors_of_its_own_classes(connect: Connect) -> None:
+def test_broker_errors_are_raised_by_a_google_client_as_its_own_exception_classes(
+    connect: Connect,
+) -> None:
     """Each code has its exception with the broker's text, without a minute of retries."""
     clients = connect()
     publisher, subscriber = clients.publisher, clients.subscriber

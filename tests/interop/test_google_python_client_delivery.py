@@ -46,7 +46,9 @@ def test_a_google_client_gets_an_error_for_an_expired_exactly_once_ack_id(
     assert clients.drain() == [b"data"]
 
 
-def test_a_google_client_request_acknowledges_good_ids_beside_bad_ones(connect: Connect) -> None:
+def test_a_google_client_can_repeat_the_valid_ack_ids_of_a_request_with_an_invalid_one(
+    connect: Connect,
+) -> None:
     """The error names the good IDs as failures to repeat, and their repeat succeeds."""
     clients = connect(enable_exactly_once_delivery=True)
     clients.publish(b"a", b"b")
@@ -64,7 +66,9 @@ def test_a_google_client_request_acknowledges_good_ids_beside_bad_ones(connect: 
     assert clients.drain() == [b"a"]
 
 
-def test_a_google_client_can_repeat_an_exactly_once_acknowledgement(connect: Connect) -> None:
+def test_a_google_client_can_repeat_an_exactly_once_acknowledgement_without_an_error(
+    connect: Connect,
+) -> None:
     """The client cannot distinguish a lost answer from a lost call."""
     clients = connect(enable_exactly_once_delivery=True)
     clients.publish(b"a")
@@ -74,7 +78,7 @@ def test_a_google_client_can_repeat_an_exactly_once_acknowledgement(connect: Con
     assert clients.drain() == []
 
 
-def test_a_google_client_callback_learns_that_its_exactly_once_ack_was_late(
+def test_a_google_client_callback_gets_an_error_for_a_late_exactly_once_ack(
     connect: Connect,
 ) -> None:
     """Another subscriber has ended the lease of the callback's message."""
@@ -98,7 +102,9 @@ def test_a_google_client_callback_learns_that_its_exactly_once_ack_was_late(
 # ---- dead letters, retries -----------------------------------------------------------------------
 
 
-def test_a_message_nacked_too_often_by_a_google_client_is_dead_lettered(connect: Connect) -> None:
+def test_a_message_nacked_by_a_google_client_beyond_the_attempt_limit_is_dead_lettered(
+    connect: Connect,
+) -> None:
     """The new message has the old data, and attributes with its origin."""
     clients = connect()
     clients.publisher.create_topic(name=GRAVE)
@@ -134,7 +140,7 @@ def test_a_message_nacked_too_often_by_a_google_client_is_dead_lettered(connect:
     assert clients.drain() == []
 
 
-def test_a_google_client_gets_a_nacked_message_after_its_retry_backoff(
+def test_a_google_client_receives_a_nacked_message_again_after_the_retry_backoff(
     connect_timeless: Connect, timeless: ManualClock
 ) -> None:
     """The backoff grows up to the maximum."""
@@ -154,7 +160,9 @@ def test_a_google_client_gets_a_nacked_message_after_its_retry_backoff(
 # ---- filters -------------------------------------------------------------------------------------
 
 
-def test_a_google_client_receives_only_messages_that_match_the_filter(connect: Connect) -> None:
+def test_a_google_client_receives_only_messages_that_match_the_subscription_filter(
+    connect: Connect,
+) -> None:
     """The other messages count as acknowledged."""
     clients = connect(filter='attributes.country = "no" OR hasPrefix(attributes.country, "s")')
     for country in ("de", "no", "se"):
@@ -164,7 +172,9 @@ def test_a_google_client_receives_only_messages_that_match_the_filter(connect: C
     assert clients.drain() == []
 
 
-def test_a_google_client_cannot_set_an_invalid_filter_or_change_a_filter(connect: Connect) -> None:
+def test_a_google_client_cannot_set_an_invalid_subscription_filter_or_change_a_filter(
+    connect: Connect,
+) -> None:
     """A wrong filter and a change of the filter are refused."""
     clients = connect(filter="attributes:country")
     with pytest.raises(exceptions.InvalidArgument):
@@ -181,7 +191,7 @@ def test_a_google_client_cannot_set_an_invalid_filter_or_change_a_filter(connect
 # ---- detach, seek, snapshots ---------------------------------------------------------------------
 
 
-def test_a_google_client_pull_of_a_detached_subscription_fails(connect: Connect) -> None:
+def test_a_pull_by_a_google_client_from_a_detached_subscription_fails(connect: Connect) -> None:
     """The subscription stays, marked as detached, and its topic no longer lists it."""
     clients = connect()
     clients.publish(b"data")
@@ -192,7 +202,7 @@ def test_a_google_client_pull_of_a_detached_subscription_fails(connect: Connect)
         clients.pull(wait=False)
 
 
-def test_a_google_client_can_seek_to_a_past_and_a_future_time(
+def test_a_google_client_can_seek_a_subscription_to_a_past_or_a_future_time(
     connect_timeless: Connect, timeless: ManualClock
 ) -> None:
     """A seek into the future drops the backlog. A seek into the past restores retained messages."""
@@ -211,7 +221,7 @@ def test_a_google_client_can_seek_to_a_past_and_a_future_time(
     assert clients.drain() == [b"early", b"late"]
 
 
-def test_a_google_client_gets_a_leased_message_again_after_a_seek(
+def test_a_google_client_receives_a_leased_message_again_after_a_seek(
     connect_timeless: Connect, timeless: ManualClock
 ) -> None:
     """The message is redelivered, and the acknowledgement of the earlier delivery is too late."""

@@ -21,7 +21,9 @@ def clients(connect: Connect) -> Clients:
 
 
 @pytest.mark.parametrize("resource", [TOPIC, SUBSCRIPTION, SNAPSHOT])
-def test_a_google_client_can_set_and_get_an_iam_policy(clients: Clients, resource: str) -> None:
+def test_a_google_client_can_set_and_get_the_iam_policy_of_a_resource(
+    clients: Clients, resource: str
+) -> None:
     """The policy is empty at first, and its etag changes with it."""
     before = clients.publisher.get_iam_policy(request={"resource": resource})
     assert list(before.bindings) == []
@@ -35,7 +37,7 @@ def test_a_google_client_can_set_and_get_an_iam_policy(clients: Clients, resourc
     assert read.etag != before.etag
 
 
-def test_a_google_client_cannot_write_a_stale_iam_policy(clients: Clients) -> None:
+def test_a_google_client_cannot_overwrite_an_iam_policy_with_a_stale_etag(clients: Clients) -> None:
     """Two concurrent changes do not overwrite each other."""
     stale = clients.publisher.get_iam_policy(request={"resource": TOPIC})
     fresh = clients.publisher.get_iam_policy(request={"resource": TOPIC})
@@ -45,7 +47,9 @@ def test_a_google_client_cannot_write_a_stale_iam_policy(clients: Clients) -> No
         clients.publisher.set_iam_policy(request={"resource": TOPIC, "policy": stale})
 
 
-def test_a_google_client_is_granted_every_iam_permission(clients: Clients) -> None:
+def test_the_broker_grants_a_google_client_every_iam_permission_on_existing_resources(
+    clients: Clients,
+) -> None:
     """The rule holds for every existing resource."""
     permissions = ["pubsub.topics.publish", "pubsub.topics.delete"]
     request = {"resource": TOPIC, "permissions": permissions}
@@ -53,7 +57,7 @@ def test_a_google_client_is_granted_every_iam_permission(clients: Clients) -> No
     assert list(granted.permissions) == permissions
 
 
-def test_a_google_client_gets_not_found_for_the_policy_of_a_missing_resource(
+def test_a_google_client_gets_not_found_for_the_iam_policy_of_a_missing_resource(
     clients: Clients,
 ) -> None:
     """A policy cannot be set either."""

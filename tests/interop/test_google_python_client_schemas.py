@@ -96,7 +96,7 @@ def test_a_google_client_can_commit_roll_back_and_delete_schema_revisions(
 
 
 @BOTH
-def test_a_google_client_can_validate_schemas_and_messages(
+def test_a_google_client_can_validate_schemas_and_messages_against_a_schema(
     schemas: SchemaServiceClient, clients: Clients, kind: Any, define: Define
 ) -> None:
     """Neither of them is stored."""
@@ -111,7 +111,7 @@ def test_a_google_client_can_validate_schemas_and_messages(
     assert list(schemas.list_schemas(parent=PROJECT)) == []
 
 
-def test_a_google_client_sees_that_the_schema_of_a_topic_is_deleted(
+def test_a_topic_shows_a_google_client_that_its_schema_was_deleted(
     clients: Clients, schemas: SchemaServiceClient
 ) -> None:
     """The topic shows this and accepts no more messages."""
@@ -125,7 +125,7 @@ def test_a_google_client_sees_that_the_schema_of_a_topic_is_deleted(
         clients.publisher.publish(STRICT, b'{"name": "Ontario"}').result(TIMEOUT)
 
 
-def test_a_google_client_gets_errors_for_invalid_schema_requests(
+def test_invalid_schema_requests_of_a_google_client_are_refused(
     clients: Clients, schemas: SchemaServiceClient
 ) -> None:
     """The schema is missing, exists already, or does not fit the topic."""

@@ -35,13 +35,15 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "imports", [GOOGLES + OURS, OURS + GOOGLES], ids=["google first", "ours first"]
 )
-def test_google_and_pullstream_messages_can_be_imported_in_either_order(imports: str) -> None:
+def test_protobuf_modules_of_google_and_pullstream_can_be_imported_in_either_order(
+    imports: str,
+) -> None:
     """Neither import order clashes in protobuf's pool of descriptors or warns."""
     result = run(imports + USE_BOTH)
     assert result.returncode == 0, result.stderr
 
 
-def test_pullstream_messages_are_imported_without_a_warning() -> None:
+def test_the_protobuf_modules_of_pullstream_are_imported_without_a_warning() -> None:
     """The generated modules are older than the installed protobuf and cause no warning."""
     result = run(OURS)
     assert (result.returncode, result.stderr) == (0, "")
@@ -58,7 +60,9 @@ def test_pullstream_messages_are_imported_without_a_warning() -> None:
         ("google.cloud.pubsub_v1.subscriber.exceptions", "pullstream.subscriber.exceptions"),
     ],
 )
-def test_each_pullstream_module_has_all_names_of_the_official_one(official: str, ours: str) -> None:
+def test_each_protobuf_module_of_pullstream_has_all_names_of_googles_module(
+    official: str, ours: str
+) -> None:
     """The names include the messages of schemas, which `pubsub_v1.types` lacks."""
     names = set(importlib.import_module(official).__all__)
     # A type alias of the generated clients.

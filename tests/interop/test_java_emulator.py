@@ -132,7 +132,9 @@ def ordered(endpoint: str) -> Iterator[Setup]:
     setup.close()
 
 
-def test_the_sdk_receives_and_acknowledges_messages_of_the_java_emulator(setup: Setup) -> None:
+def test_pullstream_receives_and_acknowledges_messages_of_googles_java_emulator(
+    setup: Setup,
+) -> None:
     """Each message comes once and unchanged, and the server confirms every acknowledgement."""
     answers: list[AcknowledgeStatus] = []
 
@@ -150,7 +152,9 @@ def test_the_sdk_receives_and_acknowledges_messages_of_the_java_emulator(setup: 
     assert future.result(TIMEOUT) is True
 
 
-def test_the_java_emulator_redelivers_nacked_messages_and_raised_callbacks(setup: Setup) -> None:
+def test_googles_java_emulator_redelivers_nacked_messages_and_those_whose_callback_raised(
+    setup: Setup,
+) -> None:
     """The redelivery is on the same stream."""
     tries: dict[bytes, int] = defaultdict(int)
 
@@ -168,7 +172,9 @@ def test_the_java_emulator_redelivers_nacked_messages_and_raised_callbacks(setup
     eventually(lambda: tries == {b"a": 3, b"b": 3, b"c": 3})
 
 
-def test_the_sdk_receives_ordering_keys_of_the_java_emulator_in_order(ordered: Setup) -> None:
+def test_pullstream_receives_the_messages_of_each_key_from_googles_java_emulator_in_order(
+    ordered: Setup,
+) -> None:
     """Many keys are in progress at the same time, each in its own order."""
     by_key: dict[str, list[int]] = defaultdict(list)
 
@@ -185,7 +191,7 @@ def test_the_sdk_receives_ordering_keys_of_the_java_emulator_in_order(ordered: S
 
 
 @pytest.mark.parametrize("verdict", ["nacks", "raises"])
-def test_the_sdk_repeats_a_failed_message_of_the_java_emulator_before_later_ones(
+def test_pullstream_repeats_a_nacked_message_of_googles_java_emulator_before_later_ones(
     ordered: Setup, verdict: str
 ) -> None:
     """The Java emulator redelivers only the failed message. The later ones stay leased here."""
@@ -211,7 +217,9 @@ def test_the_sdk_repeats_a_failed_message_of_the_java_emulator_before_later_ones
     assert (statistics.nacked, statistics.returned, statistics.expired) == (5, 0, 0)
 
 
-def test_the_java_emulator_dead_letters_only_a_poison_message(endpoint: str) -> None:
+def test_googles_java_emulator_dead_letters_only_the_message_that_is_always_nacked(
+    endpoint: str,
+) -> None:
     """Without ordering: version 0.8.20 cannot forward a message of an ordered subscription."""
     setup, dead = Setup(endpoint), Setup(endpoint)
     policed = f"{setup.subscription}-policed"
@@ -247,7 +255,9 @@ def test_the_java_emulator_dead_letters_only_a_poison_message(endpoint: str) -> 
     dead.close()
 
 
-def test_the_sdk_flow_control_limits_callbacks_with_the_java_emulator(setup: Setup) -> None:
+def test_pullstreams_flow_control_limits_running_callbacks_with_googles_java_emulator(
+    setup: Setup,
+) -> None:
     """That emulator sends more than the limit. Callbacks begin only for the responses received."""
     collected = Log()
     setup.publish(*map(str, range(200)))
@@ -256,7 +266,9 @@ def test_the_sdk_flow_control_limits_callbacks_with_the_java_emulator(setup: Set
     assert sorted(map(int, collected.data)) == list(range(200))
 
 
-def test_the_sdk_can_pull_from_the_java_emulator(setup: Setup) -> None:
+def test_pullstream_can_pull_acknowledge_and_nack_messages_of_googles_java_emulator(
+    setup: Setup,
+) -> None:
     """The calls pull, extend, return, pull again, and acknowledge."""
     setup.publish("a")
     client, subscription = setup.client, setup.subscription
@@ -273,7 +285,9 @@ def test_the_sdk_can_pull_from_the_java_emulator(setup: Setup) -> None:
     client.acknowledge(subscription=subscription, ack_ids=[again.ack_id])
 
 
-def test_cancelling_a_subscription_to_the_java_emulator_ends_within_seconds(setup: Setup) -> None:
+def test_a_cancelled_subscription_to_googles_java_emulator_ends_within_seconds(
+    setup: Setup,
+) -> None:
     """The client half-closes the stream, or cancels it if the server does not answer."""
     collected = Log()
     future = setup.client.subscribe(setup.subscription, collected)

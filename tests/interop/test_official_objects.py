@@ -79,14 +79,14 @@ def plain(**fields: Any) -> pubsub.Subscription:
     ],
     ids=["proto-plus", "protobuf", "in a dict", "as a field"],
 )
-def test_official_client_messages_are_accepted_as_requests(
+def test_protobuf_messages_of_the_official_client_are_accepted_as_requests(
     request_: Any, fields: dict[str, Any]
 ) -> None:
     """The form of the argument does not matter."""
     assert build_request(pubsub.Subscription, request_, fields) == plain()
 
 
-def test_lists_may_contain_official_client_messages() -> None:
+def test_list_fields_of_requests_may_contain_protobuf_messages_of_the_official_client() -> None:
     """Lists may mix them with ours and with dicts."""
     official = types.PubsubMessage(data=b"x", attributes={"a": "b"})
     ours = pubsub.PubsubMessage(data=b"x", attributes={"a": "b"})
@@ -110,13 +110,15 @@ def test_lists_may_contain_official_client_messages() -> None:
         (object(), "request must be a Subscription or a dict, got object"),
     ],
 )
-def test_an_official_client_message_of_another_type_is_refused(request_: Any, error: str) -> None:
+def test_a_request_message_of_the_official_client_with_the_wrong_type_is_refused(
+    request_: Any, error: str
+) -> None:
     """The error names the field."""
     with pytest.raises(TypeError, match=error):
         build_request(pubsub.Subscription, request_, {})
 
 
-def test_official_iam_policies_are_accepted() -> None:
+def test_iam_policies_of_the_official_client_are_accepted_as_request_fields() -> None:
     """Policies are plain protobuf in the official client."""
     policy = policy_pb2.Policy(bindings=[policy_pb2.Binding(role="r", members=["m"])])
     ours = iam.Policy(bindings=[iam.Binding(role="r", members=["m"])])
@@ -137,7 +139,7 @@ def clients() -> Iterator[tuple[TopicAdminClient, SubscriberClient]]:
         )
 
 
-def test_a_program_may_use_both_clients_with_official_types(
+def test_a_program_may_use_the_official_publisher_and_pullstream_with_official_types(
     clients: tuple[TopicAdminClient, SubscriberClient],
 ) -> None:
     """Publishing code may share its `types` with subscribing code."""

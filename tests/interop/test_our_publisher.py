@@ -66,7 +66,7 @@ def received(count: int) -> list[Any]:
     return found
 
 
-def test_the_official_subscriber_receives_keys_of_our_publisher_in_order() -> None:
+def test_the_official_subscriber_receives_messages_of_pullstreams_publisher_in_key_order() -> None:
     """Many batches and keys are sent at a time, with all parts of the messages."""
     options = our_types.PublisherOptions(enable_message_ordering=True)
     settings = our_types.BatchSettings(max_messages=7)
@@ -87,7 +87,9 @@ def test_the_official_subscriber_receives_keys_of_our_publisher_in_order() -> No
 # ---- the contract of both publishers -----------------------------------------------------------
 
 
-def test_a_publish_future_of_both_clients_has_the_message_id(publisher: tuple[Any, Any]) -> None:
+def test_publish_futures_of_pullstream_and_the_official_client_return_the_message_id(
+    publisher: tuple[Any, Any],
+) -> None:
     """The future has the methods of a concurrent Future."""
     client, _ = publisher
     future = client.publish(TOPIC, b"data", a="1", b=b"2")
@@ -101,7 +103,9 @@ def test_a_publish_future_of_both_clients_has_the_message_id(publisher: tuple[An
     assert (message.message_id, dict(message.attributes)) == (message_id, {"a": "1", "b": "2"})
 
 
-def test_done_callbacks_of_both_publishers_get_the_future(publisher: tuple[Any, Any]) -> None:
+def test_done_callbacks_of_publish_futures_get_the_future_as_in_the_official_client(
+    publisher: tuple[Any, Any],
+) -> None:
     """The callback runs on another thread, or at once if there is a result."""
     client, _ = publisher
     future = client.publish(TOPIC, b"data")
@@ -127,7 +131,7 @@ def test_done_callbacks_of_both_publishers_get_the_future(publisher: tuple[Any, 
     ],
     ids=["text", "attribute", "size"],
 )
-def test_invalid_publish_arguments_raise_the_same_errors_in_both_clients(
+def test_invalid_publish_arguments_raise_the_same_errors_as_in_the_official_client(
     publisher: tuple[Any, Any],
     arguments: tuple[Any, ...],
     attributes: dict[str, Any],
@@ -139,7 +143,7 @@ def test_invalid_publish_arguments_raise_the_same_errors_in_both_clients(
         client.publish(TOPIC, *arguments, **attributes)
 
 
-def test_a_publish_to_a_missing_topic_fails_the_future_in_both_clients(
+def test_publishing_to_a_missing_topic_fails_the_future_as_in_the_official_client(
     publisher: tuple[Any, Any],
 ) -> None:
     """The error has the class of google-api-core."""
@@ -148,7 +152,9 @@ def test_a_publish_to_a_missing_topic_fails_the_future_in_both_clients(
         client.publish(f"{PROJECT}/topics/missing", b"data").result(TIMEOUT)
 
 
-def test_a_failed_ordering_key_is_paused_in_both_publishers(publisher: tuple[Any, Any]) -> None:
+def test_a_publisher_pauses_a_failed_ordering_key_as_the_official_publisher_does(
+    publisher: tuple[Any, Any],
+) -> None:
     """The pause lasts until `resume_publish`. The exception has the official name."""
     client, _ = publisher
     missing = f"{PROJECT}/topics/missing"
@@ -162,7 +168,9 @@ def test_a_failed_ordering_key_is_paused_in_both_publishers(publisher: tuple[Any
     assert client.publish(missing, b"3", ordering_key="k").result(TIMEOUT)
 
 
-def test_a_stopped_publisher_of_both_clients_accepts_nothing(publisher: tuple[Any, Any]) -> None:
+def test_a_stopped_publisher_refuses_messages_as_the_official_publisher_does(
+    publisher: tuple[Any, Any],
+) -> None:
     """Accepted messages are sent."""
     client, _ = publisher
     future = client.publish(TOPIC, b"data")
@@ -175,7 +183,7 @@ def test_a_stopped_publisher_of_both_clients_accepts_nothing(publisher: tuple[An
 
 
 @pytest.mark.parametrize("behavior", ["BLOCK", "ERROR", "IGNORE"])
-def test_publisher_flow_control_behaves_alike_in_both_clients(
+def test_publisher_flow_control_blocks_or_fails_messages_as_in_the_official_client(
     publisher: tuple[Any, Any], behavior: str
 ) -> None:
     """The limit of five is reached; ERROR fails some futures, and the others lose nothing."""
@@ -193,7 +201,7 @@ def test_publisher_flow_control_behaves_alike_in_both_clients(
     limited.stop()
 
 
-def test_an_ordering_key_without_the_option_is_a_value_error_in_both_clients() -> None:
+def test_an_ordering_key_without_the_ordering_option_is_a_value_error_in_both_publishers() -> None:
     """The option is `enable_message_ordering`."""
     for client in (PublisherClient(), pubsub_v1.PublisherClient()):
         with pytest.raises(ValueError, match="ordering"):
@@ -203,7 +211,7 @@ def test_an_ordering_key_without_the_option_is_a_value_error_in_both_clients() -
 # ---- traces ------------------------------------------------------------------------------------
 
 
-def test_the_official_subscriber_continues_the_trace_of_our_publisher(
+def test_the_official_subscriber_continues_the_trace_of_pullstreams_publisher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The span of the message links to ours, or is its child."""

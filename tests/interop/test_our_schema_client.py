@@ -20,7 +20,7 @@ def keywords(method: Any) -> set[str]:
     return set(inspect.signature(method).parameters) - shared
 
 
-def test_the_schema_client_has_every_method_of_the_official_one() -> None:
+def test_the_schema_client_has_every_method_of_the_official_schema_client() -> None:
     """Methods of other services, such as IAM, do not count."""
     calls = {
         name
@@ -31,7 +31,7 @@ def test_the_schema_client_has_every_method_of_the_official_one() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_schema_client_has_the_keywords_of_the_official_one(name: str) -> None:
+def test_schema_client_methods_accept_the_keywords_of_the_official_schema_client(name: str) -> None:
     """A deprecated keyword is missing: the revision is part of the name."""
     theirs = keywords(getattr(official, name))
     if name == "delete_schema_revision":

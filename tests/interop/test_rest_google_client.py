@@ -50,7 +50,7 @@ def subscriber(emulator: Emulator) -> Iterator[Any]:
         yield subscriber
 
 
-def test_the_google_rest_client_can_publish_pull_and_acknowledge(
+def test_the_google_rest_client_can_publish_pull_and_acknowledge_messages(
     publisher: Any, subscriber: Any
 ) -> None:
     """Messages are published, pulled, returned and acknowledged."""
@@ -104,7 +104,9 @@ def test_the_google_rest_client_can_manage_topics_and_subscriptions(
         publisher.create_topic(name=topics[1].name)
 
 
-def test_the_google_rest_client_can_seek_to_a_snapshot(publisher: Any, subscriber: Any) -> None:
+def test_the_google_rest_client_can_seek_a_subscription_to_a_snapshot(
+    publisher: Any, subscriber: Any
+) -> None:
     """The acknowledged message is redelivered."""
     publisher.create_topic(name=TOPIC)
     subscriber.create_subscription(

@@ -30,7 +30,7 @@ def options(transport: Any) -> Iterator[tuple[str, str, str, str]]:
                 yield method, option["method"], option["uri"], option.get("body", "")
 
 
-def test_the_rest_routes_are_exactly_google_s() -> None:
+def test_the_rest_routes_of_the_broker_are_exactly_those_of_google_pubsub() -> None:
     """A route has a verb, a path, and the field in the body."""
     ours = {(r.method, r.verb.lower(), f"/v1/{r.template}", r.body) for r in ROUTES}
     assert ours == {option for transport in TRANSPORTS for option in options(transport)}

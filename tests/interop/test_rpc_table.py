@@ -70,7 +70,7 @@ def message_name(function: Any) -> str:
 
 
 @pytest.mark.parametrize("transport_type", TRANSPORTS)
-def test_the_rpc_table_agrees_with_google_s_client_stubs(
+def test_the_table_of_rpcs_has_the_paths_and_types_of_googles_client_stubs(
     transport_type: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Path, kind, request and response of each method of Google's own stubs agree."""

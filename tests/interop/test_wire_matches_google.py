@@ -194,40 +194,42 @@ def filled(kind: Descriptor, variant: int) -> Message:
     return message
 
 
-def test_exactly_google_s_messages_are_defined() -> None:
+def test_the_protobuf_files_of_pullstream_define_exactly_the_messages_of_google_pubsub() -> None:
     """No message of Google's is missing, and no other is defined."""
     assert len(GOOGLES) > 100
     assert sorted(OURS) == sorted(GOOGLES)
 
 
-def test_exactly_google_s_enums_are_defined() -> None:
+def test_the_protobuf_files_of_pullstream_define_exactly_the_enums_of_google_pubsub() -> None:
     """No enum of Google's is missing, and no other is defined."""
     assert len(GOOGLE_ENUMS) > 15
     assert sorted(OUR_ENUMS) == sorted(GOOGLE_ENUMS)
 
 
 @pytest.mark.parametrize("name", COMMON)
-def test_message_fields_are_the_same_as_google_s(name: str) -> None:
+def test_the_fields_of_pullstreams_protobuf_messages_are_the_same_as_googles(name: str) -> None:
     """Each field agrees in name, number, type, label, oneof, presence and JSON name."""
     assert fields_as_data(OURS[name]) == fields_as_data(GOOGLES[name])
 
 
 @pytest.mark.parametrize("name", COMMON)
-def test_message_oneofs_are_the_same_as_google_s(name: str) -> None:
+def test_the_oneofs_of_pullstreams_protobuf_messages_are_the_same_as_googles(name: str) -> None:
     """The oneofs have the same names, and neither side has more."""
     ours = sorted(oneof.name for oneof in OURS[name].oneofs)
     assert ours == sorted(oneof.name for oneof in GOOGLES[name].oneofs)
 
 
 @pytest.mark.parametrize("name", COMMON_ENUMS)
-def test_enum_values_are_the_same_as_google_s(name: str) -> None:
+def test_the_values_of_pullstreams_protobuf_enums_are_the_same_as_googles(name: str) -> None:
     """Each value has the same name and number."""
     ours = {value.name: value.number for value in OUR_ENUMS[name].values}
     assert ours == {value.name: value.number for value in GOOGLE_ENUMS[name].values}
 
 
 @pytest.mark.parametrize("name", COMMON)
-def test_a_filled_message_survives_the_conversion_to_google_s_and_back(name: str) -> None:
+def test_a_pullstream_message_converted_to_googles_type_and_back_keeps_every_field(
+    name: str,
+) -> None:
     """Each side reads the other's messages, as bytes and as JSON."""
     for variant in range(VARIANTS):
         ours = filled(OURS[name], variant)
@@ -239,7 +241,7 @@ def test_a_filled_message_survives_the_conversion_to_google_s_and_back(name: str
         assert json_format.MessageToDict(ours) == json_format.MessageToDict(googles)
 
 
-def test_the_filled_test_messages_set_every_field() -> None:
+def test_the_messages_of_the_protobuf_conversion_test_set_every_field() -> None:
     """Over all variants every field is set, so the round trip above is complete."""
     for name in COMMON:
         set_numbers = {

@@ -65,7 +65,7 @@ def publish(lines: Sequence[str], key: str = "") -> None:
         topics.publish(TOPIC, [{"data": line.encode(), "ordering_key": key} for line in lines])
 
 
-def test_receive_sample_prints_and_acknowledges_published_messages(
+def test_the_receive_sample_prints_and_acknowledges_published_messages(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """receive.py handles every message and leaves nothing behind."""
@@ -76,7 +76,7 @@ def test_receive_sample_prints_and_acknowledges_published_messages(
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_pull_sample_prints_and_acknowledges_available_messages(
+def test_the_pull_sample_prints_and_acknowledges_available_messages(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """pull.py prints the messages and acknowledges them."""
@@ -86,7 +86,7 @@ def test_pull_sample_prints_and_acknowledges_available_messages(
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_drain_backlog_sample_adds_up_the_backlog_and_ends(
+def test_the_drain_backlog_sample_adds_up_the_numbers_of_the_backlog_and_ends(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """drain_backlog.py adds up the numbers, and leaves other messages."""
@@ -97,7 +97,7 @@ def test_drain_backlog_sample_adds_up_the_backlog_and_ends(
     assert pubsub_emulator.backlog(subscription) == 1
 
 
-def test_process_in_order_sample_keeps_the_order_of_each_customer(
+def test_the_process_in_order_sample_handles_the_messages_of_each_customer_in_order(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """process_in_order.py prints each customer's messages in the order of publishing."""
@@ -110,7 +110,7 @@ def test_process_in_order_sample_keeps_the_order_of_each_customer(
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_limit_flow_sample_handles_at_most_four_messages_at_a_time(
+def test_the_limit_flow_sample_handles_at_most_four_messages_at_a_time(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """limit_flow.py handles everything, at most four messages at the same time."""
@@ -122,7 +122,7 @@ def test_limit_flow_sample_handles_at_most_four_messages_at_a_time(
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_observe_sample_serves_metrics_while_it_runs(
+def test_the_observe_sample_serves_prometheus_metrics_while_it_runs(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """observe.py counts the messages it handles, for Prometheus and in its last lines."""
@@ -140,7 +140,7 @@ def test_observe_sample_serves_metrics_while_it_runs(
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_handle_once_sample_handles_each_order_once(
+def test_the_handle_once_sample_handles_each_order_once_despite_duplicate_messages(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """handle_once.py handles each order once, and acknowledges all its messages."""
@@ -158,7 +158,7 @@ def test_handle_once_sample_handles_each_order_once(
     )
 
 
-def test_build_totals_sample_counts_every_order_once(
+def test_the_build_totals_sample_counts_every_order_once_over_several_runs(
     pubsub_emulator: Emulator, tmp_path: Path
 ) -> None:
     """build_totals.py continues after the end of its last run."""
@@ -175,7 +175,7 @@ def test_build_totals_sample_counts_every_order_once(
     assert result.stdout.splitlines() == ["anna: 1030", "bert: 250", "1 orders in this run"]
 
 
-def test_fan_out_sample_sends_each_reader_the_messages_of_its_topic(
+def test_the_fan_out_sample_sends_each_reader_the_messages_of_the_readers_topic(
     pubsub_emulator: Emulator,
 ) -> None:
     """fan_out.py prints the messages of each reader's topic, in order."""
@@ -191,7 +191,7 @@ def test_fan_out_sample_sends_each_reader_the_messages_of_its_topic(
     assert len(lines) == 3
 
 
-def test_tail_topic_sample_prints_new_and_missed_records() -> None:
+def test_the_tail_topic_sample_prints_new_records_and_which_ones_it_has_missed() -> None:
     """tail_topic.py needs nothing of pullstream, and ends with its topic."""
     with Emulator(rest=True) as broker:
         base = f"http://{broker.endpoint}"
@@ -211,7 +211,7 @@ def test_tail_topic_sample_prints_new_and_missed_records() -> None:
         assert sample.returncode == 0
 
 
-def test_tail_topic_sample_waits_for_its_topic() -> None:
+def test_the_tail_topic_sample_waits_until_its_topic_exists() -> None:
     """The sample may start before the first record."""
     with Emulator(rest=True) as broker:
         base = f"http://{broker.endpoint}"
@@ -226,7 +226,7 @@ def test_tail_topic_sample_waits_for_its_topic() -> None:
             assert sample.wait(60) == 0
 
 
-def test_work_sample_is_a_callback_for_a_worker(
+def test_the_work_sample_handles_messages_as_a_callback_of_the_worker_command(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """work.py handles messages under `pullstream worker`."""
@@ -248,13 +248,13 @@ def test_work_sample_is_a_callback_for_a_worker(
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_the_sample_test_with_fixture_passes() -> None:
+def test_the_sample_of_a_test_with_the_emulator_fixture_passes() -> None:
     """test_with_fixture.py is a test, and it passes."""
     result = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "samples/test_with_fixture.py")
     assert result.returncode == 0, result.stdout
 
 
-def test_the_demo_sample_verifies_its_guarantees() -> None:
+def test_the_demo_sample_prints_a_line_for_each_guarantee_that_it_has_verified() -> None:
     """demo.py exits with 0, and prints a line for each guarantee that it has verified."""
     result = run("samples/demo.py")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -263,7 +263,7 @@ def test_the_demo_sample_verifies_its_guarantees() -> None:
     assert result.stderr == ""
 
 
-def test_the_demo_sample_accepts_any_file_of_lines(tmp_path: Path) -> None:
+def test_the_demo_sample_publishes_each_line_of_a_given_file_as_a_record(tmp_path: Path) -> None:
     """A file of lines, some empty, is published with one record per line."""
     path = tmp_path / "lines.txt"
     path.write_text("\n".join(["", *(f"line {number} ä" for number in range(500)), ""]))
@@ -273,7 +273,7 @@ def test_the_demo_sample_accepts_any_file_of_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "says"), [(None, "cannot read"), ("\n\n", "has no records")])
-def test_the_demo_sample_reports_a_missing_or_empty_file(
+def test_the_demo_sample_exits_with_an_error_for_a_missing_or_empty_input_file(
     tmp_path: Path, content: str | None, says: str
 ) -> None:
     """A file that is missing or empty ends the demo with 1 and one clear line."""
@@ -286,7 +286,7 @@ def test_the_demo_sample_reports_a_missing_or_empty_file(
     assert result.stdout == ""
 
 
-def test_track_jobs_sample_reports_how_each_job_ended() -> None:
+def test_the_track_jobs_sample_prints_how_each_job_ended() -> None:
     """track_jobs.py needs no broker: its two components talk directly."""
     result = run("samples/track_jobs.py")
     assert result.returncode == 0, result.stderr
@@ -296,7 +296,7 @@ def test_track_jobs_sample_reports_how_each_job_ended() -> None:
     ]
 
 
-def test_redrive_sample_moves_rejected_messages_back(
+def test_the_redrive_sample_publishes_dead_letters_to_their_original_topic(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """redrive.py publishes copies without the attributes of dead-lettering."""
@@ -339,7 +339,7 @@ def broker_process(port: int, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.slow
-def test_transform_sample_loses_no_message_when_the_broker_is_killed(
+def test_the_transform_sample_loses_no_message_when_the_broker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """transform.py acknowledges a message after its result, and keeps the order of each key."""
@@ -399,7 +399,7 @@ NEED_ARGUMENTS = [
 
 
 @pytest.mark.parametrize("name", NEED_ARGUMENTS)
-def test_a_sample_without_arguments_prints_its_usage(name: str) -> None:
+def test_every_sample_called_without_arguments_prints_its_usage(name: str) -> None:
     """The sample prints its description, which has the command line."""
     ran = run_command([sys.executable, f"samples/{name}"], cwd=ROOT, env=environment())
     assert ran.returncode == 1

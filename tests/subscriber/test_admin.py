@@ -46,7 +46,7 @@ def subscriptions(emulator: Emulator) -> Iterator[SubscriberClient]:
 # ---- against the broker --------------------------------------------------------------------------
 
 
-def test_admin_create_and_update_take_every_resource_field_as_keyword(
+def test_admin_create_and_update_methods_accept_every_resource_field_as_a_keyword(
     topics: TopicAdminClient, subscriptions: SubscriberClient
 ) -> None:
     topic = topics.create_topic(
@@ -66,14 +66,16 @@ def test_admin_create_and_update_take_every_resource_field_as_keyword(
     assert made.dead_letter_policy.dead_letter_topic == TOPIC
 
 
-def test_admin_lists_take_the_page_size_as_a_keyword(topics: TopicAdminClient) -> None:
+def test_list_methods_of_the_admin_client_accept_the_page_size_as_a_keyword(
+    topics: TopicAdminClient,
+) -> None:
     for number in range(3):
         topics.create_topic(name=f"{TOPIC}-{number}")
     pages = list(topics.list_topics(project=PROJECT, page_size=2).pages)
     assert [len(page.topics) for page in pages] == [2, 1]
 
 
-def test_admin_client_refuses_an_unknown_keyword_and_lists_the_known_ones(
+def test_the_admin_client_refuses_an_unknown_keyword_and_names_the_allowed_keywords(
     subscriptions: SubscriberClient,
 ) -> None:
     wrong: Any = {"enable_ordering": True}
@@ -83,7 +85,7 @@ def test_admin_client_refuses_an_unknown_keyword_and_lists_the_known_ones(
         subscriptions.create_subscription({"name": SUBSCRIPTION}, labels={"a": "b"})
 
 
-def test_admin_client_creates_reads_lists_and_deletes_topics(topics: TopicAdminClient) -> None:
+def test_the_admin_client_creates_reads_lists_and_deletes_topics(topics: TopicAdminClient) -> None:
     """After the deletion, the topic is not found."""
     topics.create_topic(request={"name": TOPIC, "labels": {"team": "a"}})
     assert topics.get_topic(topic=TOPIC).labels["team"] == "a"
@@ -95,7 +97,7 @@ def test_admin_client_creates_reads_lists_and_deletes_topics(topics: TopicAdminC
         topics.get_topic(topic=TOPIC)
 
 
-def test_admin_client_creates_reads_lists_and_deletes_subscriptions(
+def test_the_admin_client_creates_reads_lists_and_deletes_subscriptions(
     topics: TopicAdminClient, subscriptions: SubscriberClient
 ) -> None:
     """After the deletion, the subscription is not found."""
@@ -115,7 +117,7 @@ def test_admin_client_creates_reads_lists_and_deletes_subscriptions(
         subscriptions.get_subscription(subscription=SUBSCRIPTION)
 
 
-def test_admin_client_publishes_pulls_and_acknowledges_messages(
+def test_the_admin_client_publishes_pulls_and_acknowledges_messages(
     topics: TopicAdminClient, subscriptions: SubscriberClient, emulator: Emulator
 ) -> None:
     """Ids are in the order of the messages, and an acknowledged message is gone."""
@@ -138,7 +140,7 @@ def test_admin_client_publishes_pulls_and_acknowledges_messages(
     assert emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_a_refused_admin_call_raises_the_error_class_of_its_status(
+def test_a_refused_call_of_the_admin_client_raises_the_error_class_of_its_grpc_status(
     topics: TopicAdminClient,
 ) -> None:
     """The error has the server's own text."""
@@ -151,7 +153,7 @@ def test_a_refused_admin_call_raises_the_error_class_of_its_status(
         topics.publish(f"{TOPIC}-2", [{"data": b"x"}])
 
 
-def test_an_admin_list_requests_each_page_when_the_iteration_reaches_it(
+def test_an_admin_list_call_requests_each_page_when_the_iteration_reaches_the_page(
     topics: TopicAdminClient,
 ) -> None:
     """The caller's page size is kept, and a second iteration begins with the first page."""
@@ -163,7 +165,7 @@ def test_an_admin_list_requests_each_page_when_the_iteration_reaches_it(
     assert [len(page.topics) for page in pager.pages] == [2, 2, 1]
 
 
-def test_an_admin_list_may_begin_at_a_page_token(topics: TopicAdminClient) -> None:
+def test_an_admin_list_call_may_begin_at_a_page_token(topics: TopicAdminClient) -> None:
     """The page token comes from an earlier page."""
     for number in range(3):
         topics.create_topic(name=f"{TOPIC}-{number}")
@@ -297,7 +299,7 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize(("name", "keywords", "request_"), CALLS)
-def test_admin_calls_send_keywords_metadata_and_timeout_to_the_server(
+def test_calls_of_the_admin_client_send_keywords_metadata_and_timeout_to_the_server(
     name: str, keywords: dict[str, Any], request_: Any
 ) -> None:
     """Every method makes the call of its name with these fields, metadata and timeout."""
@@ -321,7 +323,9 @@ def test_admin_calls_send_keywords_metadata_and_timeout_to_the_server(
     ("name", "request_"),
     [(name, request) for name, _, request in CALLS if name != "publish"],
 )
-def test_admin_calls_send_a_whole_request_object_unchanged(name: str, request_: Any) -> None:
+def test_calls_of_the_admin_client_send_a_given_request_object_unchanged(
+    name: str, request_: Any
+) -> None:
     """The request is passed unchanged, positionally or by name."""
     with ScriptedServer() as server, Client(endpoint=server.endpoint) as client:
         getattr(client, name)(request_)
@@ -330,14 +334,14 @@ def test_admin_calls_send_a_whole_request_object_unchanged(name: str, request_: 
 
 
 @pytest.mark.parametrize("name", ["pull", "list_subscriptions"])
-def test_the_error_for_an_unknown_keyword_names_it_and_the_known_ones(
+def test_the_error_for_an_unknown_request_keyword_names_the_keyword_and_the_allowed_ones(
     subscriptions: SubscriberClient, name: str
 ) -> None:
     with pytest.raises(TypeError, match=r"no keyword time_out; it has request, .*, timeout"):
         getattr(subscriptions, name)(time_out=3)
 
 
-def test_an_admin_list_yields_earlier_items_before_the_error_of_a_later_page() -> None:
+def test_an_admin_list_call_yields_earlier_items_before_the_error_of_a_later_page() -> None:
     """The earlier items are not lost, and a read is retried as usual."""
 
     def answer(call: Call) -> pubsub.ListTopicsResponse:
@@ -352,7 +356,7 @@ def test_an_admin_list_yields_earlier_items_before_the_error_of_a_later_page() -
             next(topics)
 
 
-def test_a_refused_admin_list_raises_at_the_call_and_not_in_the_iteration() -> None:
+def test_a_refused_admin_list_call_raises_the_error_before_the_iteration() -> None:
     """The error does not wait for the iteration."""
 
     def answer(call: Call) -> None:
@@ -369,7 +373,7 @@ def test_a_refused_admin_list_raises_at_the_call_and_not_in_the_iteration() -> N
 # ---- closing -------------------------------------------------------------------------------------
 
 
-def test_admin_calls_of_a_closed_client_raise_the_error_of_a_closed_client() -> None:
+def test_calls_of_a_closed_admin_client_raise_subscriber_closed() -> None:
     """The error is the one of `subscribe`, where gRPC would raise a ValueError."""
     client = SubscriberClient(endpoint="localhost:1")
     client.close()
@@ -377,7 +381,7 @@ def test_admin_calls_of_a_closed_client_raise_the_error_of_a_closed_client() -> 
         client.get_subscription(subscription="projects/p/subscriptions/s")
 
 
-def test_a_closed_admin_client_cannot_be_entered_again() -> None:
+def test_entering_a_closed_admin_client_in_a_with_statement_raises_an_error() -> None:
     """Closing again does nothing, and entering the client again is an error."""
     client = SubscriberClient(endpoint="localhost:1")
     with client as entered:
@@ -389,14 +393,16 @@ def test_a_closed_admin_client_cannot_be_entered_again() -> None:
         pass
 
 
-def test_admin_client_target_is_the_address_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_attribute_of_an_admin_client_is_the_server_address_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The address may come from the environment."""
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:4")
     with SubscriberClient() as client:
         assert client.target == "localhost:4"
 
 
-def test_admin_client_uses_the_callers_channel_and_leaves_it_open() -> None:
+def test_an_admin_client_uses_the_channel_passed_by_the_caller_and_does_not_close_it() -> None:
     """The caller closes the channel, and other connection arguments are refused with it."""
     with ScriptedServer() as server, grpc.insecure_channel(server.endpoint) as channel:
         with SubscriberClient(channel=channel) as client:
@@ -409,7 +415,7 @@ def test_admin_client_uses_the_callers_channel_and_leaves_it_open() -> None:
             SubscriberClient(channel=channel, endpoint="localhost:1")
 
 
-def test_resource_path_functions_build_and_parse_names() -> None:
+def test_the_resource_path_functions_build_and_parse_resource_names() -> None:
     """The functions need no client and have the official names.
 
     An invalid name gives an empty dict.

@@ -43,7 +43,9 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
-def test_a_rejected_message_goes_to_the_dead_letter_topic(emulator: Emulator) -> None:
+def test_rejecting_a_message_copies_it_to_the_dead_letter_topic_and_acks_the_message(
+    emulator: Emulator,
+) -> None:
     """The copy has its content, Google's attributes and the reason. The original is acked."""
     copies: list[str] = []
     done = threading.Event()
@@ -71,7 +73,9 @@ def test_a_rejected_message_goes_to_the_dead_letter_topic(emulator: Emulator) ->
     }
 
 
-def test_reject_reads_the_dead_letter_topic_once_per_subscription(emulator: Emulator) -> None:
+def test_rejecting_many_messages_requests_the_dead_letter_topic_once_per_subscription(
+    emulator: Emulator,
+) -> None:
     """A client makes one GetSubscription for each subscription."""
     for number in range(3):
         emulator.publish(TOPIC, b"%d" % number)
@@ -85,7 +89,9 @@ def test_reject_reads_the_dead_letter_topic_once_per_subscription(emulator: Emul
     assert sorted(message.data for message in emulator.messages(DEAD)) == [b"0", b"1", b"2"]
 
 
-def test_reject_publishes_to_a_dead_letter_topic_given_as_argument(emulator: Emulator) -> None:
+def test_rejecting_a_message_publishes_to_the_dead_letter_topic_given_as_argument(
+    emulator: Emulator,
+) -> None:
     """The subscription needs no policy then."""
     emulator.publish(TOPIC, b"order")
     with SubscriberClient(endpoint=emulator.endpoint) as client:
@@ -95,7 +101,7 @@ def test_reject_publishes_to_a_dead_letter_topic_given_as_argument(emulator: Emu
     assert len(emulator.messages(OTHER_DEAD)) == 1
 
 
-def test_reject_without_a_dead_letter_topic_leaves_the_message_leased(emulator: Emulator) -> None:
+def test_a_message_rejected_without_a_dead_letter_topic_stays_leased(emulator: Emulator) -> None:
     """The error names the missing setting. The next reject of the message may succeed."""
     emulator.publish(TOPIC, b"order")
     with (
@@ -111,7 +117,9 @@ def test_reject_without_a_dead_letter_topic_leaves_the_message_leased(emulator: 
             messages[0].reject("bad", DEAD)
 
 
-def test_a_failed_dead_letter_publish_leaves_the_message_unacknowledged(emulator: Emulator) -> None:
+def test_a_rejected_message_that_cannot_be_dead_lettered_is_not_acknowledged(
+    emulator: Emulator,
+) -> None:
     """In a callback the error nacks the message, which is delivered again."""
     emulator.publish(TOPIC, b"order")
     seen: list[str] = []
@@ -133,7 +141,9 @@ def test_a_failed_dead_letter_publish_leaves_the_message_unacknowledged(emulator
     assert len(emulator.messages(DEAD)) == 1
 
 
-def test_reject_publishes_the_dead_letter_once_despite_a_lost_reply(emulator: Emulator) -> None:
+def test_rejecting_a_message_publishes_the_dead_letter_once_even_if_the_reply_is_lost(
+    emulator: Emulator,
+) -> None:
     """The call is repeated with the same idempotency key."""
     emulator.publish(TOPIC, b"order")
     emulator.faults.lose_reply("Publish", times=2)
@@ -143,7 +153,9 @@ def test_reject_publishes_the_dead_letter_once_despite_a_lost_reply(emulator: Em
     assert len(emulator.messages(DEAD)) == 1
 
 
-def test_a_long_reject_reason_is_shortened_to_the_attribute_limit(emulator: Emulator) -> None:
+def test_the_reason_of_a_rejected_message_is_shortened_to_the_size_limit_of_attributes(
+    emulator: Emulator,
+) -> None:
     """An attribute may have 1,024 bytes."""
     emulator.publish(TOPIC, b"order")
     with SubscriberClient(endpoint=emulator.endpoint) as client:
@@ -155,7 +167,9 @@ def test_a_long_reject_reason_is_shortened_to_the_attribute_limit(emulator: Emul
     assert reason.endswith("üü...")
 
 
-async def test_messages_fetched_on_an_event_loop_can_be_rejected(emulator: Emulator) -> None:
+async def test_messages_fetched_on_an_event_loop_can_be_rejected_to_the_dead_letter_topic(
+    emulator: Emulator,
+) -> None:
     """The call blocks, so it belongs on a thread."""
     emulator.publish(TOPIC, b"order")
     async with AsyncSubscriberClient(endpoint=emulator.endpoint) as client:
@@ -167,7 +181,9 @@ async def test_messages_fetched_on_an_event_loop_can_be_rejected(emulator: Emula
     assert len(emulator.messages(DEAD)) == 1
 
 
-def test_messages_of_a_topic_with_a_schema_can_be_rejected(emulator: Emulator) -> None:
+def test_messages_of_a_topic_with_a_schema_can_be_rejected_to_the_dead_letter_topic(
+    emulator: Emulator,
+) -> None:
     """The copy has no attributes that only servers set, but keeps the context of its trace."""
     with (
         SubscriberClient(endpoint=emulator.endpoint) as client,
@@ -194,7 +210,7 @@ def test_messages_of_a_topic_with_a_schema_can_be_rejected(emulator: Emulator) -
 
 
 @pytest.mark.parametrize("count", [95, 96, 97, 99, 100])
-def test_reject_leaves_out_attributes_when_the_message_has_too_many(
+def test_a_dead_letter_leaves_out_reject_attributes_above_the_limit_of_attributes(
     emulator: Emulator, count: int
 ) -> None:
     """The attributes of rejection give way, the less important ones first."""
@@ -217,7 +233,7 @@ def test_reject_leaves_out_attributes_when_the_message_has_too_many(
     )
 
 
-def test_rejecting_a_message_again_replaces_its_earlier_reject_attributes(
+def test_rejecting_a_dead_letter_replaces_the_attributes_of_its_earlier_rejection(
     emulator: Emulator,
 ) -> None:
     """The new attributes of rejection replace the old ones, which use no room."""
@@ -233,7 +249,7 @@ def test_rejecting_a_message_again_replaces_its_earlier_reject_attributes(
 
 
 @pytest.mark.parametrize("spare", [0, 50, 200, 400])
-def test_reject_leaves_out_attributes_when_the_message_is_near_the_size_limit(
+def test_a_dead_letter_near_the_message_size_limit_leaves_out_reject_attributes(
     emulator: Emulator, spare: int
 ) -> None:
     """The attributes of rejection give way as far as there is no room."""

@@ -60,7 +60,7 @@ class Calls:
 # ---- duplicates ----------------------------------------------------------------------------------
 
 
-def test_dedupe_acks_a_duplicate_of_a_done_key_without_calling_the_callback() -> None:
+def test_dedupe_acks_the_duplicate_of_a_completed_key_without_calling_the_callback() -> None:
     """The duplicate is counted."""
     dedupe, calls = Dedupe(), Calls()
     callback = dedupe(calls)
@@ -77,7 +77,7 @@ def fails(message: Message) -> None:
 
 
 @pytest.mark.parametrize("failure", [Message.nack, Message.drop])
-def test_dedupe_handles_the_key_of_a_returned_message_again(
+def test_dedupe_calls_the_callback_again_for_a_message_that_was_nacked(
     failure: Callable[[Message], None],
 ) -> None:
     """A redelivery after a return is not a duplicate."""
@@ -88,7 +88,7 @@ def test_dedupe_handles_the_key_of_a_returned_message_again(
     assert calls.ids == ["1", "1"]
 
 
-def test_dedupe_handles_a_key_again_after_its_callback_raised() -> None:
+def test_dedupe_calls_the_callback_again_for_a_key_whose_callback_raised() -> None:
     """The subscription gets the error and nacks the message."""
     calls = Calls(fails)
     callback = Dedupe()(calls)
@@ -98,7 +98,7 @@ def test_dedupe_handles_a_key_again_after_its_callback_raised() -> None:
     assert calls.ids == ["1", "1"]
 
 
-def test_dedupe_counts_a_key_as_done_if_the_callback_raises_after_its_ack() -> None:
+def test_dedupe_treats_a_key_as_completed_if_its_callback_raises_after_the_ack() -> None:
     """An ack stays valid if the callback raises afterwards, so the message is not handled again."""
 
     def acks_and_fails(message: Message) -> None:
@@ -112,7 +112,7 @@ def test_dedupe_counts_a_key_as_done_if_the_callback_raises_after_its_ack() -> N
     assert calls.ids == ["1"]
 
 
-def test_dedupe_delays_the_duplicate_of_a_key_in_progress() -> None:
+def test_dedupe_nacks_the_duplicate_of_a_key_in_progress_with_a_delay() -> None:
     """A duplicate of a running key is delayed by 10 to 600 seconds.
 
     The delay is the time that the first callback has been running.
@@ -134,7 +134,7 @@ def test_dedupe_delays_the_duplicate_of_a_key_in_progress() -> None:
     assert (dedupe.duplicates, dedupe.held_back) == (0, 3)
 
 
-def test_dedupe_acks_the_duplicate_of_an_acked_message_while_its_callback_still_runs() -> None:
+def test_dedupe_acks_the_duplicate_of_an_acked_message_whose_callback_still_runs() -> None:
     """An ack settles the message even while its callback still runs."""
     duplicate = delivery()
 
@@ -163,7 +163,7 @@ def test_dedupe_keeps_the_key_of_a_dropped_message_in_progress_while_its_callbac
 @pytest.mark.parametrize(
     ("verdict", "called"), [(Message.ack, ["1"]), (Message.nack, ["1", "1"]), (None, ["1"])]
 )
-def test_dedupe_keeps_a_key_in_progress_until_its_message_is_settled(
+def test_dedupe_treats_a_key_as_in_progress_until_its_message_is_settled(
     verdict: Callable[[Message], None] | None, called: list[str]
 ) -> None:
     """The key is in progress until the message is settled."""
@@ -183,7 +183,7 @@ def test_dedupe_keeps_a_key_in_progress_until_its_message_is_settled(
 # ---- the window ----------------------------------------------------------------------------------
 
 
-def test_dedupe_forgets_a_done_key_after_the_configured_seconds() -> None:
+def test_dedupe_calls_the_callback_again_for_a_key_completed_longer_ago_than_configured() -> None:
     """The time counts from the end of the callback."""
     clock = ManualClock()
     calls = Calls()
@@ -197,7 +197,7 @@ def test_dedupe_forgets_a_done_key_after_the_configured_seconds() -> None:
     assert calls.ids == ["1", "1"]
 
 
-def test_dedupe_removes_the_oldest_done_keys_beyond_max_keys() -> None:
+def test_dedupe_forgets_the_oldest_completed_keys_beyond_max_keys() -> None:
     """The oldest completed keys are removed when there are more than max_keys."""
     calls = Calls()
     callback = Dedupe(max_keys=2)(calls)
@@ -206,7 +206,7 @@ def test_dedupe_removes_the_oldest_done_keys_beyond_max_keys() -> None:
     assert calls.ids == ["1", "2", "3", "1"]
 
 
-def test_dedupe_forgets_keys_of_messages_settled_outside_the_callback() -> None:
+def test_dedupe_does_not_accumulate_keys_of_messages_settled_outside_the_callback() -> None:
     """Keys of messages that were settled outside the callback do not pile up.
 
     Later messages complete them, without a duplicate.
@@ -223,7 +223,7 @@ def test_dedupe_forgets_keys_of_messages_settled_outside_the_callback() -> None:
 # ---- the key -------------------------------------------------------------------------------------
 
 
-def test_dedupe_can_compare_messages_by_an_attribute() -> None:
+def test_dedupe_can_recognize_duplicate_messages_by_the_value_of_an_attribute() -> None:
     """Two messages with the same attribute value are duplicates."""
     calls = Calls()
     callback = Dedupe(by="order")(calls)
@@ -232,7 +232,7 @@ def test_dedupe_can_compare_messages_by_an_attribute() -> None:
     assert calls.ids == ["0", "1"]
 
 
-def test_dedupe_compares_messages_without_the_key_attribute_by_message_id() -> None:
+def test_dedupe_recognizes_duplicates_without_the_key_attribute_by_their_message_id() -> None:
     """Messages without the attribute are compared by id. An id never equals an attribute value."""
     calls = Calls()
     callback = Dedupe(by="order")(calls)
@@ -250,7 +250,7 @@ def test_dedupe_compares_messages_without_the_key_attribute_by_message_id() -> N
     assert "order" not in messages[0].attributes
 
 
-def test_dedupe_accepts_a_key_function_and_falls_back_to_the_message_id() -> None:
+def test_dedupe_uses_the_message_id_as_key_if_the_key_function_returns_none() -> None:
     """If the function returns None, the message id is the key."""
     calls = Calls()
     callback = Dedupe(by=lambda message: message.attributes.get("a"))(calls)
@@ -282,7 +282,7 @@ def test_dedupe_raises_for_a_key_function_that_returns_a_coroutine() -> None:
         ({"seconds": float("nan")}, ValueError, "seconds is nan"),
     ],
 )
-def test_dedupe_names_the_bad_argument_and_the_allowed_form(
+def test_the_error_of_dedupe_for_an_invalid_argument_states_its_allowed_form(
     arguments: dict[str, Any], error: type[Exception], says: str
 ) -> None:
     """The error gives the value and the allowed form."""
@@ -293,7 +293,7 @@ def test_dedupe_names_the_bad_argument_and_the_allowed_form(
 # ---- callbacks of other kinds --------------------------------------------------------------------
 
 
-def test_dedupe_keeps_a_key_in_progress_while_an_async_callback_awaits() -> None:
+def test_dedupe_treats_a_key_as_in_progress_while_its_async_callback_awaits() -> None:
     """The wrapper is an `async def` function too."""
     duplicate = delivery()
     dedupe = Dedupe()
@@ -344,7 +344,7 @@ def test_dedupe_calls_the_callback_once_for_two_threads_with_the_same_key() -> N
     assert dedupe.held_back == 1
 
 
-def test_dedupe_handles_one_of_two_equal_messages_and_empties_the_backlog() -> None:
+def test_dedupe_passes_one_of_two_equal_messages_to_the_callback_and_acks_both() -> None:
     """On a real subscription, both messages leave the backlog."""
     dedupe, collected = Dedupe(by="order"), Log()
     with stage() as here:

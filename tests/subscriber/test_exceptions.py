@@ -77,14 +77,14 @@ def contents(error: BaseException) -> tuple[object, ...]:
     return type(error), str(error), repr(error), error.args, attributes, read
 
 
-def test_the_exception_samples_cover_every_error_class() -> None:
+def test_the_pickling_tests_of_exceptions_cover_every_error_class() -> None:
     """The list has the errors of every part."""
     errors = public_errors()
     assert {*SAMPLES, NotFound, PullstreamError} <= set(errors)
     assert len(errors) > 30
 
 
-def test_every_exception_survives_pickling_and_copying() -> None:
+def test_pickling_and_copying_preserve_every_pullstream_exception() -> None:
     for kind in public_errors():
         error = sample(kind)
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
@@ -97,7 +97,7 @@ def fail() -> None:
     raise AcknowledgeError(AcknowledgeStatus.OTHER, "no answer", may_have_succeeded=True)
 
 
-def test_an_exception_of_a_worker_process_is_raised_in_the_parent() -> None:
+def test_a_pullstream_exception_in_a_pool_process_is_raised_in_the_parent_process() -> None:
     """An error that cannot be unpickled breaks the executor for all later work."""
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         with pytest.raises(AcknowledgeError, match="OTHER: no answer") as caught:

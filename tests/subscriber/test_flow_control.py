@@ -31,7 +31,7 @@ def test_flow_control_defaults_equal_those_of_the_official_client() -> None:
         ("max_duration_per_lease_extension", -1, "0 or between 10 and 600"),
     ],
 )
-def test_flow_control_refuses_a_setting_out_of_range_and_names_it(
+def test_the_error_for_a_flow_control_setting_out_of_range_names_the_setting(
     field: str, value: int, limit: str
 ) -> None:
     """The error has the value and the allowed range."""
@@ -41,7 +41,7 @@ def test_flow_control_refuses_a_setting_out_of_range_and_names_it(
 
 @pytest.mark.parametrize("field", ["max_bytes", "max_messages"])
 @pytest.mark.parametrize("value", ["10", 2.5, None, True])
-def test_flow_control_max_messages_and_max_bytes_must_be_whole_numbers(
+def test_the_flow_control_settings_max_messages_and_max_bytes_must_be_whole_numbers(
     field: str, value: Any
 ) -> None:
     """The server accepts only whole numbers."""
@@ -51,7 +51,7 @@ def test_flow_control_max_messages_and_max_bytes_must_be_whole_numbers(
 
 @pytest.mark.parametrize("field", ["max_lease_duration", "max_duration_per_lease_extension"])
 @pytest.mark.parametrize("value", ["10", None, True])
-def test_flow_control_durations_must_be_numbers(field: str, value: Any) -> None:
+def test_duration_settings_of_flow_control_must_be_numbers(field: str, value: Any) -> None:
     """Python's own error would only mention `<` and two types."""
     with pytest.raises(TypeError, match=f"^{field} is {value!r}; it must be a number"):
         FlowControl(**{field: value}).checked()
@@ -86,7 +86,7 @@ class Stream:
         self.changes += 1
 
 
-def test_flow_control_pauses_at_a_limit_and_resumes_below_four_fifths_of_it() -> None:
+def test_flow_control_pauses_a_stream_at_a_limit_and_resumes_it_below_four_fifths() -> None:
     """The distance between the limits prevents a pause with each message."""
     stream = Stream(max_messages=10)
     stream.gauge.add_load(9, 0)
@@ -99,7 +99,7 @@ def test_flow_control_pauses_at_a_limit_and_resumes_below_four_fifths_of_it() ->
     assert not stream.paused
 
 
-def test_flow_control_load_is_that_of_the_fuller_limit() -> None:
+def test_the_load_of_flow_control_is_the_larger_share_of_its_message_and_byte_limits() -> None:
     """A few large messages pause the stream as well as many small ones."""
     stream = Stream(max_messages=100, max_bytes=1000)
     stream.gauge.add_load(1, 1000)
@@ -109,7 +109,7 @@ def test_flow_control_load_is_that_of_the_fuller_limit() -> None:
     assert (stream.paused, stream.gauge.bytes) == (True, 100)
 
 
-def test_flow_control_admits_a_message_above_the_byte_limit_alone() -> None:
+def test_flow_control_accepts_a_message_above_the_byte_limit_as_the_only_message() -> None:
     """A message above the limit has arrived already and only blocks the others."""
     stream = Stream(max_bytes=10)
     stream.gauge.add_load(1, 5_000_000)
@@ -118,7 +118,7 @@ def test_flow_control_admits_a_message_above_the_byte_limit_alone() -> None:
     assert not stream.paused
 
 
-def test_flow_control_with_max_messages_1_resumes_after_each_message() -> None:
+def test_flow_control_with_max_messages_1_resumes_the_stream_after_each_message() -> None:
     stream = Stream(max_messages=1)
     for _ in range(3):
         stream.gauge.add_load(1, 0)
@@ -132,7 +132,7 @@ def test_flow_control_with_max_messages_1_resumes_after_each_message() -> None:
     st.integers(1, 20),
     st.integers(1, 1000),
 )
-def test_flow_control_is_open_without_load_and_paused_at_full_load(
+def test_flow_control_pauses_the_stream_always_at_full_load_and_never_without_load(
     steps: list[tuple[bool, int, int]], max_messages: int, max_bytes: int
 ) -> None:
     """The messages come in any sequence, and the load is 0 at the end."""
@@ -152,7 +152,7 @@ def test_flow_control_is_open_without_load_and_paused_at_full_load(
     assert (stream.gauge.messages, stream.gauge.bytes, stream.paused) == (0, 0, False)
 
 
-def test_flow_control_resumes_when_threads_add_and_release_at_once() -> None:
+def test_flow_control_resumes_the_stream_if_threads_add_and_release_messages_concurrently() -> None:
     """One thread adds messages, and others release them at the same time."""
     stream = Stream(max_messages=1)
     added = threading.Semaphore(0)

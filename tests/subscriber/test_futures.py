@@ -83,7 +83,7 @@ def interrupt_asleep(sleeper: int) -> None:
 
 @pytest.mark.parametrize("timeout", [None, 2 * TIMEOUT], ids=["forever", "with a timeout"])
 @pytest.mark.parametrize("wait_with", ["result", "exception", "close"])
-def test_a_future_wait_notices_a_signal_that_interrupts_no_thread(
+def test_a_wait_for_a_future_handles_a_signal_that_interrupts_no_thread(
     wait_with: str, timeout: float | None
 ) -> None:
     def handle(*_: object) -> None:
@@ -188,7 +188,7 @@ def test_ctrl_c_at_any_instruction_of_a_future_leaves_the_future_usable(
 
 
 @every_kind
-def test_a_future_enters_and_leaves_its_lock_by_one_call_each(
+def test_the_lock_of_a_future_has_no_python_code_that_ctrl_c_could_interrupt(
     make: Callable[[], tuple[Future[Any], Callable[[], object]]],
 ) -> None:
     """A function in Python, as of threading.Condition, would keep the lock after a Ctrl-C in it."""
@@ -198,7 +198,7 @@ def test_a_future_enters_and_leaves_its_lock_by_one_call_each(
     assert not inspect.isfunction(kind.__exit__)
 
 
-def test_an_interrupted_wait_for_a_future_does_not_block_the_other_waiters() -> None:
+def test_an_interrupted_wait_for_a_future_does_not_block_other_threads_that_wait_for_it() -> None:
     """The interrupted waiter may keep the lock that the others wait for."""
     latch = Latch()
     waiter = threading.Thread(target=latch.wait, daemon=True)
@@ -208,7 +208,7 @@ def test_an_interrupted_wait_for_a_future_does_not_block_the_other_waiters() -> 
     assert not waiter.is_alive()
 
 
-def test_a_subscription_future_is_done_only_after_its_shutdown() -> None:
+def test_a_subscription_future_is_done_only_after_the_shutdown_of_the_subscription() -> None:
     """The request of a shutdown is not the end."""
     subscription = Subscription()
     future = subscription.future
@@ -222,7 +222,7 @@ def test_a_subscription_future_is_done_only_after_its_shutdown() -> None:
     assert future.result(timeout=0) is True
 
 
-def test_subscription_future_result_raises_timeout_error_and_the_subscription_continues() -> None:
+def test_a_timeout_of_the_result_of_a_subscription_future_does_not_end_the_subscription() -> None:
     """The error is the built-in one, and the subscription continues."""
     subscription = Subscription()
     with pytest.raises(futures.TimeoutError):
@@ -232,7 +232,7 @@ def test_subscription_future_result_raises_timeout_error_and_the_subscription_co
     assert subscription.stops == 0
 
 
-def test_done_callbacks_get_the_subscription_future() -> None:
+def test_done_callbacks_of_a_subscription_future_are_called_with_that_future() -> None:
     """The callbacks may be added before the end and after."""
     future = Subscription().future
     seen: list[Future[bool]] = []
@@ -242,7 +242,7 @@ def test_done_callbacks_get_the_subscription_future() -> None:
     assert seen == [future, future]
 
 
-def test_concurrent_futures_wait_accepts_a_subscription_future() -> None:
+def test_the_function_concurrent_futures_wait_accepts_a_subscription_future() -> None:
     """A subscription future is a normal future of concurrent.futures."""
     ended, running = Subscription().future, Subscription().future
     ended.set_result(True)
@@ -267,7 +267,7 @@ async def test_awaiting_a_subscription_future_raises_the_error_of_the_subscripti
         await future
 
 
-def test_cancelling_a_task_that_awaits_a_subscription_future_keeps_the_subscription() -> None:
+def test_a_cancelled_task_that_awaits_a_subscription_future_does_not_end_the_subscription() -> None:
     """The caller of `result()` may give up in the same way."""
     subscription = Subscription()
 
@@ -280,7 +280,7 @@ def test_cancelling_a_task_that_awaits_a_subscription_future_keeps_the_subscript
     subscription.future.set_result(True)
 
 
-def test_cancelling_a_wrap_future_of_a_subscription_requests_its_shutdown() -> None:
+def test_cancelling_the_asyncio_wrapper_of_a_subscription_future_ends_the_subscription() -> None:
     """A subscription future is a normal future of concurrent.futures."""
     subscription = Subscription()
 
@@ -300,7 +300,7 @@ def test_a_subscription_future_is_running_from_the_start_and_no_executor_can_sta
         Subscription().future.set_running_or_notify_cancel()
 
 
-def test_subscription_close_waits_for_the_end_by_default() -> None:
+def test_closing_a_subscription_waits_for_its_end_by_default() -> None:
     """By default, the close has no time limit and waits for running callbacks."""
     subscription = Subscription(ends=True)
     assert subscription.future.close() is True
@@ -309,7 +309,7 @@ def test_subscription_close_waits_for_the_end_by_default() -> None:
 
 
 @pytest.mark.parametrize("mode", ["drain", "nack"])
-def test_subscription_close_returns_false_when_its_timeout_passes(
+def test_closing_a_subscription_returns_false_if_its_timeout_passes(
     mode: ShutdownMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result is False, and the shutdown continues."""
@@ -320,14 +320,14 @@ def test_subscription_close_returns_false_when_its_timeout_passes(
     assert subscription.future.running()
 
 
-def test_subscription_close_inside_a_callback_does_not_wait() -> None:
+def test_closing_a_subscription_in_its_own_callback_returns_without_waiting() -> None:
     """Inside a callback, `close` only begins the shutdown and needs no limit."""
     subscription = Subscription(here=True)
     assert subscription.future.close() is False
     assert subscription.asked == [("drain", None)]
 
 
-def test_subscription_close_returns_a_bool_and_leaves_the_error_in_the_future() -> None:
+def test_closing_a_failed_subscription_returns_true_and_leaves_the_error_in_its_future() -> None:
     """The result of `close` is only whether the subscription is over."""
     future = Subscription().future
     future.set_exception(ValueError("broken"))
@@ -342,7 +342,7 @@ def test_subscription_close_returns_a_bool_and_leaves_the_error_in_the_future() 
         (None, "now", 'mode is \'now\'; it must be "drain" or "nack"'),
     ],
 )
-def test_subscription_close_with_a_bad_argument_raises_and_begins_no_shutdown(
+def test_closing_a_subscription_with_an_invalid_argument_raises_and_begins_no_shutdown(
     timeout: float | None, mode: ShutdownMode, problem: str
 ) -> None:
     """The error names the argument and the allowed values."""
@@ -352,7 +352,7 @@ def test_subscription_close_with_a_bad_argument_raises_and_begins_no_shutdown(
     assert (subscription.stops, subscription.future.cancelled()) == (0, False)
 
 
-def test_a_subscription_future_has_the_statistics_and_state_of_its_subscription() -> None:
+def test_a_subscription_future_provides_the_statistics_and_the_state_of_its_subscription() -> None:
     """The future has all statistics, or the state alone."""
     subscription = Subscription()
     assert subscription.future.statistics() is subscription.now
@@ -368,7 +368,7 @@ def test_a_subscription_future_has_the_statistics_and_state_of_its_subscription(
         StreamingPullFuture.exception,
     ],
 )
-def test_a_subscription_future_in_a_forked_child_raises(
+def test_every_wait_for_a_subscription_future_in_a_forked_child_raises_an_error(
     use: Callable[[StreamingPullFuture], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A forked child has no thread that could end the wait."""
@@ -389,7 +389,7 @@ def test_an_acknowledgement_future_cannot_be_cancelled() -> None:
     assert future.result(timeout=0) is AcknowledgeStatus.SUCCESS
 
 
-def test_the_error_of_a_failed_acknowledgement_has_its_status_and_reason() -> None:
+def test_the_error_of_a_failed_acknowledgement_contains_status_and_reason() -> None:
     """The error's attributes and its text have both."""
     error = AcknowledgeError(AcknowledgeStatus.PERMISSION_DENIED, "not yours")
     assert (error.error_code, error.info) == (AcknowledgeStatus.PERMISSION_DENIED, "not yours")
@@ -398,7 +398,7 @@ def test_the_error_of_a_failed_acknowledgement_has_its_status_and_reason() -> No
     assert "AcknowledgeStatus.OTHER" in repr(AcknowledgeError(AcknowledgeStatus.OTHER, "x"))
 
 
-def test_the_timeout_error_of_a_future_says_what_the_future_waits_for() -> None:
+def test_the_timeout_error_of_a_future_names_the_event_that_the_future_waits_for() -> None:
     """A program that prints the error gets more than its name."""
     with pytest.raises(futures.TimeoutError, match="no result after 0 s: the server has not conf"):
         AckFuture().result(0)

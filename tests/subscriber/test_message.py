@@ -27,7 +27,7 @@ def message(outcomes: RecordingSettlementSink | None = None, **fields: object) -
     return made
 
 
-def test_a_message_has_all_published_fields() -> None:
+def test_a_received_message_has_all_published_fields() -> None:
     """The attributes have the official client's names."""
     stamp = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=timezone.utc)
     published = Timestamp()
@@ -48,7 +48,7 @@ def test_a_message_has_all_published_fields() -> None:
     assert one.delivery_attempt == 3
 
 
-def test_message_fields_that_were_not_published_are_empty() -> None:
+def test_fields_of_a_received_message_that_were_not_published_are_empty() -> None:
     """A missing attribute reads as "", as in the official client. Unknown attempts are None."""
     one = message()
     assert (one.data, one.message_id, one.ordering_key) == (b"", "", "")
@@ -56,7 +56,7 @@ def test_message_fields_that_were_not_published_are_empty() -> None:
     assert one.delivery_attempt is None
 
 
-def test_the_size_of_a_message_is_that_of_the_whole_message_on_the_wire() -> None:
+def test_the_size_of_a_message_is_the_number_of_bytes_of_the_serialized_message() -> None:
     """Attributes count, as they do for the server's flow control."""
     data, attributes = b"x" * 100, {"a": "b" * 50}
     published = pubsub.PubsubMessage(data=data, attributes=attributes)
@@ -64,7 +64,7 @@ def test_the_size_of_a_message_is_that_of_the_whole_message_on_the_wire() -> Non
     assert one.size == published.ByteSize() > 150
 
 
-def test_a_message_says_whether_its_delivery_is_exactly_once() -> None:
+def test_the_exactly_once_flag_of_a_message_follows_the_newest_response_of_the_server() -> None:
     """The newest response decides, also for earlier messages."""
     outcomes = RecordingSettlementSink()
     one = message(outcomes)
@@ -100,7 +100,7 @@ VERDICTS: list[tuple[Callable[[Message], object], Disposition, int]] = [
 
 
 @pytest.mark.parametrize(("decide", "verdict", "seconds"), VERDICTS)
-def test_each_disposition_of_a_message_goes_to_the_sink_once(
+def test_each_ack_nack_or_lease_extension_of_a_message_reaches_the_settlement_sink_once(
     decide: Callable[[Message], object], verdict: Disposition, seconds: int
 ) -> None:
     """The sink gets the disposition and the future, if one is returned. A deadline of 0 is a nack.
@@ -114,7 +114,7 @@ def test_each_disposition_of_a_message_goes_to_the_sink_once(
     assert one.settled is (None if verdict is Disposition.EXTEND else verdict)
 
 
-def test_the_first_disposition_of_a_message_is_the_one_that_counts() -> None:
+def test_the_settled_attribute_of_a_message_is_its_first_disposition() -> None:
     """Later dispositions are still sent to the server, which decides."""
     outcomes = RecordingSettlementSink()
     one = message(outcomes)
@@ -132,7 +132,7 @@ def test_the_first_disposition_of_a_message_is_the_one_that_counts() -> None:
 @pytest.mark.parametrize(
     "modify", [Message.modify_ack_deadline, Message.modify_ack_deadline_with_response]
 )
-def test_modify_ack_deadline_refuses_seconds_out_of_range(
+def test_modify_ack_deadline_of_a_message_refuses_seconds_out_of_range(
     modify: Callable[[Message, int], object], seconds: int
 ) -> None:
     """The error has the value and the limits, and the sink gets nothing."""
@@ -151,7 +151,7 @@ def test_modify_ack_deadline_refuses_seconds_out_of_range(
     ],
 )
 @pytest.mark.parametrize("nack", [Message.nack, Message.nack_with_response])
-def test_nack_refuses_a_delay_out_of_range(
+def test_nack_of_a_message_refuses_a_delay_out_of_range(
     nack: Callable[[Message, float], object], delay: float, text: str
 ) -> None:
     """The message can still be settled in another way."""
@@ -178,7 +178,7 @@ def messages_of(received: list[pubsub.ReceivedMessage], *, unparsed: bool) -> li
 
 
 @pytest.mark.parametrize("unparsed", [False, True])
-def test_serialized_messages_equal_the_received_bytes(unparsed: bool) -> None:
+def test_serializing_received_messages_yields_the_received_bytes(unparsed: bool) -> None:
     """The messages are a whole response, a part of one, or several in any order."""
     whole = messages_of(RECEIVED[:3], unparsed=unparsed)
     parts = messages_of(RECEIVED[3:], unparsed=True)
@@ -189,7 +189,7 @@ def test_serialized_messages_equal_the_received_bytes(unparsed: bool) -> None:
     assert (encoded_of([]), ack_ids_of([])) == ([], [])
 
 
-def test_an_unparsed_message_reads_like_a_parsed_one() -> None:
+def test_a_message_that_is_parsed_on_access_has_the_same_fields_as_a_parsed_message() -> None:
     """Each access parses the message."""
     parsed, unparsed = (messages_of(RECEIVED, unparsed=kind)[5] for kind in (False, True))
     assert (unparsed.ack_id, unparsed.data, unparsed.message_id) == ("5", b"xxxxx", "")
@@ -197,7 +197,7 @@ def test_an_unparsed_message_reads_like_a_parsed_one() -> None:
     assert repr(unparsed) == repr(parsed)
 
 
-def test_unparsed_messages_form_a_sequence() -> None:
+def test_a_response_of_unparsed_messages_can_be_indexed_and_iterated_like_a_list() -> None:
     """A message may have no ack id, although no server sends such messages."""
     some = [RECEIVED[1], pubsub.ReceivedMessage(), RECEIVED[3]]
     unparsed = LazyMessages(
@@ -208,7 +208,7 @@ def test_unparsed_messages_form_a_sequence() -> None:
     assert list(unparsed.ack_ids) == ["1", "", "3"]
 
 
-def test_message_batch_ack_acknowledges_every_unsettled_message_once() -> None:
+def test_the_ack_method_of_a_message_batch_acknowledges_every_unsettled_message_once() -> None:
     """Messages that were settled before are left out."""
     outcomes = RecordingSettlementSink()
     first, second, third = MessageBatch(message(outcomes) for _ in range(3))
@@ -225,7 +225,7 @@ def test_message_batch_ack_acknowledges_every_unsettled_message_once() -> None:
     ]
 
 
-def test_message_batch_ack_uses_the_own_subscription_of_each_message() -> None:
+def test_the_ack_method_of_a_message_batch_acks_each_message_at_its_own_subscription() -> None:
     """A message that is in the list twice is acknowledged once."""
     one, other = RecordingSettlementSink(), RecordingSettlementSink()
     first, second = message(one), message(other)

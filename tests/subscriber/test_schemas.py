@@ -27,7 +27,7 @@ def client() -> Iterator[SchemaServiceClient]:
         yield client
 
 
-def test_schema_client_creates_reads_revises_and_deletes_schemas(
+def test_the_schema_client_creates_reads_revises_and_deletes_schemas(
     client: SchemaServiceClient,
 ) -> None:
     """Revisions are named by their ids."""
@@ -49,7 +49,9 @@ def test_schema_client_creates_reads_revises_and_deletes_schemas(
         client.get_schema(name=NAME)
 
 
-def test_schema_client_validates_definitions_and_messages(client: SchemaServiceClient) -> None:
+def test_the_schema_client_validates_schema_definitions_and_messages(
+    client: SchemaServiceClient,
+) -> None:
     """Nothing is stored."""
     client.validate_schema(parent=PROJECT, schema=avro("id"))
     with pytest.raises(InvalidArgument):

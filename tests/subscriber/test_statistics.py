@@ -45,14 +45,14 @@ def settle_by_name(message: Message) -> None:
         message.ack()
 
 
-def test_statistics_are_zero_before_the_first_message() -> None:
+def test_the_statistics_of_a_subscription_are_zero_before_the_first_message() -> None:
     """Only the state and its time are set."""
     with managed(Message.ack) as running:
         told(running, state=SubscriptionState.CONNECTING)
         assert running.future.statistics().since == running.clock.now()
 
 
-def test_statistics_count_messages_by_disposition() -> None:
+def test_subscription_statistics_count_messages_by_disposition() -> None:
     """A dropped message has no disposition.
 
     A message whose callback raised counts as nacked and as an error.
@@ -64,7 +64,7 @@ def test_statistics_count_messages_by_disposition() -> None:
         told(running, received=7, acked=3, nacked=3, callback_errors=1)
 
 
-def test_statistics_count_messages_behind_a_nacked_one_as_held_then_returned() -> None:
+def test_subscription_statistics_count_messages_held_behind_a_nacked_message_of_their_key() -> None:
     """No callback has seen the messages, so they are not nacked. The shutdown returns them."""
     with managed(Message.nack, workers=1) as running:
         running.stream.deliver("1", "2", "3", key="k")
@@ -74,7 +74,7 @@ def test_statistics_count_messages_behind_a_nacked_one_as_held_then_returned() -
     told(running, state=SubscriptionState.CLOSED, received=3, nacked=1, returned=2)
 
 
-def test_statistics_count_extended_and_lost_leases() -> None:
+def test_subscription_statistics_count_extended_and_lost_leases() -> None:
     """Each extension of each message counts."""
     gate = Gate()
     with managed(gate, max_lease_duration=60) as running:
@@ -90,7 +90,7 @@ def test_statistics_count_extended_and_lost_leases() -> None:
         gate.open(2)
 
 
-def test_statistics_count_requests_that_the_server_refuses() -> None:
+def test_subscription_statistics_count_requests_that_the_server_refuses() -> None:
     """The message still counts by its disposition."""
     with managed(Message.ack) as running:
         running.calls.acknowledge_error = PermissionDenied("not yours")
@@ -98,7 +98,7 @@ def test_statistics_count_requests_that_the_server_refuses() -> None:
         told(running, received=2, acked=2, failed=2)
 
 
-def test_statistics_count_an_ack_as_unanswered_until_the_server_accepts_it() -> None:
+def test_subscription_statistics_count_acks_as_unanswered_until_the_server_accepts_them() -> None:
     """A call that will be repeated has no answer."""
     with managed(Message.ack) as running:
         running.calls.acknowledge_error = Unavailable("busy")
@@ -109,7 +109,7 @@ def test_statistics_count_an_ack_as_unanswered_until_the_server_accepts_it() -> 
         told(running, received=1, acked=1)
 
 
-def test_statistics_count_streams_opened_after_the_first() -> None:
+def test_subscription_statistics_count_streams_opened_after_the_first_stream() -> None:
     """Streams that break at once count too."""
     with managed(Message.ack) as running:
         for reopened in range(3):
@@ -128,7 +128,7 @@ def test_statistics_count_streams_opened_after_the_first() -> None:
             running.stream = running.calls.next_stream()
 
 
-def test_statistics_have_the_subscription_state_with_its_time() -> None:
+def test_subscription_statistics_contain_the_state_and_the_time_of_its_last_change() -> None:
     """The time is that of the last change, also after the end."""
     running = Managed(Message.ack)
     start = running.clock.now()
@@ -144,7 +144,7 @@ def test_statistics_have_the_subscription_state_with_its_time() -> None:
     assert running.future.state is SubscriptionState.CLOSED
 
 
-def test_statistics_count_running_callbacks_until_they_end_during_a_shutdown() -> None:
+def test_subscription_statistics_count_running_callbacks_until_they_end_in_a_shutdown() -> None:
     """Running callbacks count until they end, and then by their disposition."""
     gate = Gate()
     running = Managed(gate, workers=2, await_callbacks=True)
@@ -169,7 +169,7 @@ def test_statistics_count_running_callbacks_until_they_end_during_a_shutdown() -
     told(running, state=SubscriptionState.CLOSED, received=3, acked=2, returned=1)
 
 
-def test_latency_statistics_cover_acknowledged_messages_only() -> None:
+def test_latency_statistics_of_a_subscription_include_acknowledged_messages_only() -> None:
     """A latency is the time from receipt to acknowledgement. Nacks do not count."""
     gate = Gate(settle_by_name)
     with managed(gate) as running:

@@ -84,34 +84,38 @@ def expected_mistakes(checker: str) -> list[Finding]:
 
 
 @pytest.mark.parametrize("package", ["pullstream", "pullstream_emulator"])
-def test_the_typing_program_uses_every_public_name(package: str) -> None:
+def test_the_program_for_type_checkers_uses_every_public_name_of_pullstream(package: str) -> None:
     """Each public name is thus checked."""
     tree = ast.parse((HERE / "program.py").read_text())
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     assert set(importlib.import_module(package).__all__) - used == set()
 
 
-def test_the_typing_program_runs_on_the_installed_project(installation: Installation) -> None:
+def test_the_program_for_type_checkers_runs_with_the_installed_packages(
+    installation: Installation,
+) -> None:
     """The wheel is complete, and the checked types match the code."""
     result = run(str(installation.python), str(installation.place("program.py")))
     assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_type_checkers_accept_a_correct_program(checker: str, installation: Installation) -> None:
+def test_type_checkers_report_nothing_for_a_correct_program_that_uses_pullstream(
+    checker: str, installation: Installation
+) -> None:
     """The checker's strict mode has no messages."""
     assert installation.check(checker, "program.py") == []
 
 
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_type_checkers_report_each_mistake_in_a_wrong_program(
+def test_type_checkers_report_each_wrong_use_of_pullstream_in_a_program(
     checker: str, installation: Installation
 ) -> None:
     """Each mistake is reported on its own line with its own rule, and nothing else is reported."""
     assert installation.check(checker, "mistakes.py") == expected_mistakes(checker)
 
 
-def test_every_public_symbol_has_a_type(installation: Installation) -> None:
+def test_every_public_symbol_of_pullstream_has_a_declared_type(installation: Installation) -> None:
     """Without a type, each checker would infer its own."""
     need_pyright()
     report = pyright(installation.python, "--verifytypes", "pullstream", "--ignoreexternal")
