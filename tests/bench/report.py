@@ -92,6 +92,8 @@ def _pair_cell(row: Row, rounds: Rounds, figure: str) -> str:
         return ""
     ours = summary(rounds, row.run, figure)
     peer = summary(rounds, row.against, figure) if row.against else None
+    if not ours and not peer:
+        return ""
     return " / ".join(KINDS[figure].text(one.median) if one else "-" for one in (ours, peer))
 
 
