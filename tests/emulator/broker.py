@@ -13,6 +13,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 PROJECT = "projects/test"
 TOPIC = f"{PROJECT}/topics/orders"
 SUBSCRIPTION = f"{PROJECT}/subscriptions/billing"
+SNAPSHOT = f"{PROJECT}/snapshots/before"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,14 @@ class Got:
 
 def new_engine(clock: Clock, **options: Any) -> Engine:
     return Engine(wall=clock.now, monotonic=clock.monotonic, **options)
+
+
+def update_request(*paths: str, **settings: Any) -> pubsub.UpdateSubscriptionRequest:
+    """Return a request that changes settings of the subscription, and resets those at `paths`."""
+    return pubsub.UpdateSubscriptionRequest(
+        subscription=pubsub.Subscription(name=SUBSCRIPTION, **settings),
+        update_mask={"paths": [*paths, *settings]},
+    )
 
 
 class Broker:
@@ -55,6 +64,28 @@ class Broker:
         ]
         request = pubsub.PublishRequest(topic=TOPIC, messages=messages)
         return list(self.engine.publish(request))
+
+    def update(self, *paths: str, **settings: Any) -> pubsub.Subscription:
+        """Change settings of the subscription, and reset the settings at `paths`."""
+        return self.engine.update_subscription(update_request(*paths, **settings))
+
+    def update_topic(self, **settings: Any) -> pubsub.Topic:
+        topic = pubsub.Topic(name=TOPIC, **settings)
+        request = pubsub.UpdateTopicRequest(topic=topic, update_mask={"paths": settings})
+        return self.engine.update_topic(request)
+
+    def take_snapshot(self) -> None:
+        request = pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
+        self.engine.create_snapshot(request)
+
+    def seek_to_snapshot(self) -> None:
+        self.engine.seek(pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT))
+
+    def seek(self, seconds: float) -> None:
+        """Seek to a time of the broker's clock."""
+        request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+        request.time.FromMilliseconds(round(seconds * 1000))
+        self.engine.seek(request)
 
     def join(
         self, *, deadline: int = 10, max_messages: int = 0, max_bytes: int = 0

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
+from tests.emulator.broker import PROJECT, SNAPSHOT, SUBSCRIPTION, TOPIC
 
 # PULLSTREAM_FUZZ_EXAMPLES=10000 searches longer than the normal suite, with other examples each
 # time.
@@ -29,7 +29,6 @@ SEARCH = settings(
 DEPTH = 4
 MOST_FIELDS = 5
 
-SNAPSHOT = f"{PROJECT}/snapshots/before"
 SCHEMA = f"{PROJECT}/schemas/province"
 
 # The number of wrong resource names out of ten.

@@ -21,8 +21,7 @@ from pullstream_protocol.messages import iam_pb2 as iam
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.messages import schema_pb2 as schema
 from pullstream_protocol.rpcs import RPCS, Rpc
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
-from tests.emulator.hostile import SNAPSHOT
+from tests.emulator.broker import PROJECT, SNAPSHOT, SUBSCRIPTION, TOPIC
 from tests.emulator.wire import TIMEOUT, Wire
 
 # Each kind of request belongs to one method.

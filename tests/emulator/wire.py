@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD, UNSEEN, Kind
-from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.broker import SUBSCRIPTION, TOPIC, update_request
 
 # Seconds. No step takes longer on any machine; the limit turns a hang into a failure.
 TIMEOUT = 20.0
@@ -81,6 +81,17 @@ class Wire:
         self.raw("ModifyAckDeadline")(
             request.SerializeToString(), timeout=TIMEOUT, metadata=metadata
         )
+
+    def update(self, **settings: Any) -> pubsub.Subscription:
+        """Change settings of the subscription."""
+        updated: pubsub.Subscription = self.call("UpdateSubscription", update_request(**settings))
+        return updated
+
+    def seek(self, seconds: int) -> None:
+        """Seek to a time of the broker's clock."""
+        request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+        request.time.FromSeconds(seconds)
+        self.call("Seek", request)
 
     def delete_subscription(self) -> None:
         request = pubsub.DeleteSubscriptionRequest(subscription=SUBSCRIPTION)

@@ -42,7 +42,7 @@ def test_a_google_client_callback_gets_the_published_message(
 
 
 def test_a_google_client_receives_a_thousand_messages_under_its_flow_control(
-    connect: Connect, pubsub_emulator: Emulator
+    connect: Connect,
 ) -> None:
     """The messages are published in batches and delivered under the client's flow control."""
     clients = connect()

@@ -79,7 +79,7 @@ def test_a_topic_accepts_only_google_client_messages_that_match_its_schema(
 
 @BOTH
 def test_a_google_client_can_commit_roll_back_and_delete_schema_revisions(
-    schemas: SchemaServiceClient, clients: Clients, kind: Any, define: Define
+    schemas: SchemaServiceClient, kind: Any, define: Define
 ) -> None:
     """Each revision has its own id, and the newest one is the schema."""
     first = create(schemas, kind, define())
@@ -97,7 +97,7 @@ def test_a_google_client_can_commit_roll_back_and_delete_schema_revisions(
 
 @BOTH
 def test_a_google_client_can_validate_schemas_and_messages_against_a_schema(
-    schemas: SchemaServiceClient, clients: Clients, kind: Any, define: Define
+    schemas: SchemaServiceClient, kind: Any, define: Define
 ) -> None:
     """Neither of them is stored."""
     schema = Schema(type_=kind, definition=define())

@@ -103,7 +103,7 @@ def test_a_streaming_pull_without_a_valid_token_is_refused_before_its_first_requ
 
 
 def test_a_call_of_an_unknown_grpc_method_without_a_token_ends_with_unauthenticated(
-    guarded: Emulator, callers: dict[str, Caller]
+    guarded: Emulator,
 ) -> None:
     """An unknown method is refused like any other. With a token it is UNIMPLEMENTED."""
     channel = grpc.insecure_channel(guarded.endpoint)

@@ -391,9 +391,7 @@ def test_a_console_url_with_bad_percent_encoding_shows_a_not_found_page(console:
     assert problems == []
 
 
-def test_the_console_can_peek_pull_ack_seek_and_purge_a_subscription(
-    console: Console, wire: Wire
-) -> None:
+def test_the_console_can_peek_pull_ack_seek_and_purge_a_subscription(console: Console) -> None:
     """Peek without a lease, pull, nack, ack, seek to a snapshot, purge."""
     console.rest.create()
     for number in range(3):
@@ -717,9 +715,7 @@ def test_a_thousand_published_messages_a_second_do_not_freeze_the_console(consol
         publisher.join()
 
 
-def test_console_screens_are_accessible_to_screen_readers(
-    browser: Browser, console: Console
-) -> None:
+def test_console_screens_are_accessible_to_screen_readers(console: Console) -> None:
     """axe-core has no serious finding, in light and in dark."""
     from axe_playwright_python.sync_playwright import Axe
 

@@ -18,11 +18,10 @@ from pullstream_emulator.engine import Engine
 from pullstream_emulator.engine.delivery import subscription
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.broker import SNAPSHOT, SUBSCRIPTION, TOPIC, Broker
 from tests.emulator.keeper import Keeper
 from tests.emulator.rest_client import RestClient
 
-SNAPSHOT = f"{PROJECT}/snapshots/before"
 DAY = 24 * 3600
 SMALL, LARGE = 1000, 16_000
 
@@ -64,26 +63,10 @@ def work_all(broker: Broker) -> int:
     return slices
 
 
-def seek(broker: Broker, seconds: int) -> None:
-    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
-    request.time.seconds = seconds
-    broker.engine.seek(request)
-
-
-def take_snapshot(broker: Broker) -> None:
-    broker.engine.create_snapshot(
-        pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
-    )
-
-
-def seek_to_snapshot(broker: Broker) -> None:
-    broker.engine.seek(pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT))
-
-
 OPERATIONS: dict[str, Callable[[Broker], object]] = {
-    "seek to the end": lambda broker: seek(broker, 4_000_000_000),
-    "seek to the beginning": lambda broker: seek(broker, 1),
-    "seek to a snapshot": seek_to_snapshot,
+    "seek to the end": lambda broker: broker.seek(4_000_000_000),
+    "seek to the beginning": lambda broker: broker.seek(1),
+    "seek to a snapshot": Broker.seek_to_snapshot,
     "delete a snapshot": lambda broker: broker.engine.delete_snapshot(SNAPSHOT),
     "create a snapshot": lambda broker: broker.engine.create_snapshot(
         pubsub.CreateSnapshotRequest(subscription=SUBSCRIPTION)
@@ -106,7 +89,7 @@ def test_the_cost_of_a_call_to_the_engine_does_not_grow_with_the_backlog(
     for count in (4 * SMALL, LARGE):
         broker = Broker(enable_message_ordering=True, expiration_policy=pubsub.ExpirationPolicy())
         fill(broker, count, keyed=keyed)
-        take_snapshot(broker)
+        broker.take_snapshot()
         if leased:
             while broker.join(deadline=600).take():
                 pass
@@ -176,7 +159,7 @@ def test_a_purge_empties_the_backlog_before_its_work_in_slices_is_done() -> None
     broker.publish(*"abcdef")
     consumer = broker.join(max_messages=2)
     got = consumer.take()
-    seek(broker, 4_000_000_000)
+    broker.seek(4_000_000_000)
     assert (broker.backlog, consumer.take()) == (0, [])
     assert broker.acknowledge(*got) == [each.ack_id for each in got]
     assert consumer.consumer.outstanding_messages == 0
@@ -204,7 +187,7 @@ def test_an_ordering_key_keeps_its_order_while_a_seek_is_under_way() -> None:
     broker = sliced(enable_message_ordering=True, retain_acked_messages=True)
     broker.publish(*"abcde", key="k")
     broker.acknowledge(*broker.join().take())
-    seek(broker, 1)
+    broker.seek(1)
     assert broker.backlog == 5
     broker.publish("f", key="k")
     consumer = broker.join()
@@ -222,7 +205,7 @@ def test_a_seek_to_a_time_keeps_the_delivery_attempts_of_messages_that_stay_in_t
     broker.publish(*"abc")
     consumer = broker.join()
     broker.nack(*consumer.take(1))
-    seek(broker, 1)
+    broker.seek(1)
     assert sorted((got.data, got.failed_before) for got in consumer.take()) == [
         ("a", 1),
         ("b", 0),
@@ -234,13 +217,13 @@ def test_a_second_seek_of_a_subscription_replaces_a_seek_that_is_under_way() -> 
     """The state after it is that of the second seek."""
     broker = sliced(retain_acked_messages=True)
     broker.publish(*"abcde")
-    take_snapshot(broker)
+    broker.take_snapshot()
     broker.acknowledge(*broker.join().take())
-    seek(broker, 1)
+    broker.seek(1)
     broker.engine.advance()
-    seek(broker, 4_000_000_000)
+    broker.seek(4_000_000_000)
     assert broker.backlog == 0
-    seek_to_snapshot(broker)
+    broker.seek_to_snapshot()
     broker.engine.delete_snapshot(SNAPSHOT)
     work_all(broker)
     assert sorted(broker.join().take_data()) == list("abcde")
@@ -266,7 +249,7 @@ def test_a_consumer_is_woken_for_an_available_message_behind_many_blocked_messag
     if why == "filter":
         broker.publish(*"jklm")
     broker.publish("last", kind="good")
-    seek(broker, 1)
+    broker.seek(1)
     if why == "key":
         assert broker.join().take_data() == ["a", "b"]
     consumer = broker.join()
@@ -287,7 +270,7 @@ def test_a_seek_applies_the_filter_to_messages_from_before_the_creation_of_the_s
     broker.engine.create_subscription(
         pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC, filter='attributes.kind = "good"')
     )
-    seek(broker, 1)
+    broker.seek(1)
     assert broker.backlog == 1
     assert broker.join().take_data() == ["a"]
 
@@ -298,7 +281,7 @@ def test_a_crash_during_a_seek_loses_no_message_of_the_subscription() -> None:
     broker = sliced_and_kept(keeper)
     broker.publish(*"abcde")
     broker.acknowledge(*broker.join().take())
-    seek(broker, 1)
+    broker.seek(1)
     broker.engine.advance()
     restored = sliced_and_kept(Keeper(), restore_from=keeper)
     assert sorted(restored.join().take_data()) == list("abcde")
@@ -339,7 +322,7 @@ def test_a_retention_sweep_drops_messages_that_a_seek_under_way_has_not_restored
     broker.publish(*"abcde")
     broker.acknowledge(*broker.join().take())
     broker.advance(599)
-    seek(broker, 1)
+    broker.seek(1)
     broker.clock.advance(1)  # type: ignore[attr-defined]
     work_all(broker)
     assert (broker.backlog, broker.join().take()) == (0, [])

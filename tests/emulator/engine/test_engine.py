@@ -166,11 +166,10 @@ def test_the_engine_notifies_the_pusher_of_every_push_config_change() -> None:
     assert told == [SUBSCRIPTION] * 5
 
 
-def test_a_push_subscription_refuses_pull_consumers_and_a_pull_subscription_push_consumers() -> (
-    None
-):
+def test_a_push_subscription_refuses_pull_consumers_and_a_pull_subscription_push_consumers(
+    broker: Broker,
+) -> None:
     """A change of the push config swaps the accepted kind."""
-    broker = Broker()
     with pytest.raises(FailedPrecondition):
         join(broker, is_push=True)
     modify_push(broker, ENDPOINT)
@@ -179,9 +178,8 @@ def test_a_push_subscription_refuses_pull_consumers_and_a_pull_subscription_push
     join(broker, is_push=True)
 
 
-def test_changing_a_subscription_to_push_ends_its_pull_consumers() -> None:
+def test_changing_a_subscription_to_push_ends_its_pull_consumers(broker: Broker) -> None:
     """The consumers end as if they had come after the change."""
-    broker = Broker()
     consumer = join(broker, is_push=False)
     modify_push(broker, ENDPOINT)
     assert isinstance(consumer.closed, FailedPrecondition)

@@ -22,13 +22,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pullstream_emulator.engine import Consumer, Engine
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, Broker, ConsumerDriver, Got
+from tests.emulator.broker import PROJECT, SNAPSHOT, SUBSCRIPTION, Broker, ConsumerDriver, Got
 from tests.emulator.keeper import Keeper
 from tests.emulator.model import Lease, Message, Model, Room, Terms
 
 DEAD_TOPIC = f"{PROJECT}/topics/dead"
 DEAD_SUBSCRIPTION = f"{PROJECT}/subscriptions/undertaker"
-SNAPSHOT = f"{PROJECT}/snapshots/before"
 
 Limits = tuple[int, int, int]
 limits = st.tuples(

@@ -13,10 +13,8 @@ from pullstream_emulator.engine.persisted_state import SnapshotValue
 from pullstream_emulator.engine.seq_set import SeqSet
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.broker import SNAPSHOT, SUBSCRIPTION, TOPIC, Broker
 from tests.emulator.keeper import Keeper
-
-SNAPSHOT = f"{PROJECT}/snapshots/before"
 
 
 class Notes(Observer):
@@ -158,12 +156,9 @@ def test_a_seek_reports_finished_and_restored_messages_to_the_engine_observer() 
     broker.publish("a", "b")
     broker.acknowledge(*broker.join().take(1))
     notes.taken()
-    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
-    request.time.FromSeconds(1)
-    broker.engine.seek(request)
+    broker.seek(1)
     assert notes.taken() == [("unfinished", [1])]
-    request.time.FromSeconds(2**32)
-    broker.engine.seek(request)
+    broker.seek(2**32)
     ((word, seqs),) = notes.taken()
     assert (word, sorted(seqs)) == ("finished", [1, 2])
 
@@ -172,11 +167,7 @@ def test_the_engine_observer_gets_the_dead_letter_copy_before_the_finish_of_the_
     """A crash between the two leaves a duplicate instead of a loss."""
     broker, notes = observed()
     policy = pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC)
-    request = pubsub.UpdateSubscriptionRequest(
-        subscription=pubsub.Subscription(name=SUBSCRIPTION, dead_letter_policy=policy)
-    )
-    request.update_mask.paths.append("dead_letter_policy")
-    broker.engine.update_subscription(request)
+    broker.update(dead_letter_policy=policy)
     broker.publish("bad")
     consumer = broker.join()
     for _ in range(4):
@@ -272,9 +263,7 @@ def test_an_engine_restored_from_storage_has_the_resources_of_the_former_engine(
     """The resources are unchanged, including those of a deleted topic."""
     broker, keeper = kept(labels={"a": "b"})
     broker.publish("a")
-    broker.engine.create_snapshot(
-        pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
-    )
+    broker.take_snapshot()
     broker.engine.delete_topic(TOPIC)
     broker.engine.create_topic(pubsub.Topic(name=TOPIC, labels={"c": "d"}))
     before = (
@@ -297,14 +286,12 @@ def test_a_seek_to_a_snapshot_in_an_engine_restored_from_storage_restores_the_ba
     """The messages of the snapshot are kept."""
     broker, keeper = kept()
     broker.publish("1")
-    broker.engine.create_snapshot(
-        pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
-    )
+    broker.take_snapshot()
     broker.publish("2")
     broker.acknowledge(*broker.join().take())
     broker = again(broker, keeper)
     broker.publish("3")
-    broker.engine.seek(pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT))
+    broker.seek_to_snapshot()
     assert broker.join().take_data() == ["1", "2", "3"]
 
 
@@ -326,9 +313,7 @@ def test_retained_messages_are_kept_in_a_restored_engine() -> None:
     broker.acknowledge(*broker.join().take())
     broker = again(broker, keeper)
     assert broker.backlog == 0
-    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
-    request.time.FromSeconds(1)
-    broker.engine.seek(request)
+    broker.seek(1)
     assert broker.join().take_data() == ["1"]
 
 

@@ -284,9 +284,7 @@ def test_a_call_held_by_the_drop_fault_continues_when_the_fault_is_lifted(
     assert held.result().name == TOPIC
 
 
-def test_stopping_the_broker_ends_calls_that_are_held_by_a_fault(
-    faults: Faults, wire: Wire
-) -> None:
+def test_stopping_the_broker_ends_calls_that_are_held_by_a_fault() -> None:
     """The calls end with UNAVAILABLE at once."""
     with Emulator() as other:
         away = Wire(other.endpoint)

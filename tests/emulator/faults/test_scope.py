@@ -122,7 +122,7 @@ def test_with_an_equal_seed_a_fault_with_a_probability_affects_the_same_calls() 
 
 
 def test_two_faults_with_a_probability_affect_calls_independently_of_each_other(
-    faults: Faults, wire: Wire
+    faults: Faults,
 ) -> None:
     """A fault with another scope affects other calls."""
     rolls = [

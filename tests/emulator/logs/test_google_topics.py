@@ -152,7 +152,7 @@ def test_a_feed_append_with_messages_beyond_the_publish_limits_is_refused(driver
     assert driver.state().head_seq == 0
 
 
-def test_a_broker_at_its_byte_limit_refuses_publishes_and_feed_appends(driver: Driver) -> None:
+def test_a_broker_at_its_byte_limit_refuses_publishes_and_feed_appends() -> None:
     small = Driver(max_bytes=1000)
     small.put()
     small.append("x" * 800)

@@ -13,7 +13,7 @@ from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, RpcError, from_rpc_error
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.broker import SUBSCRIPTION, TOPIC, update_request
 from tests.emulator.push_endpoint import Endpoint, Pushed
 from tests.emulator.wire import Wire, data_of
 
@@ -225,13 +225,7 @@ def test_a_subscription_can_be_changed_between_push_and_pull_at_run_time(
     refused = failure(wire, "Pull", pull)
     assert isinstance(refused, FailedPrecondition)
     assert refused.message == "This method is not supported for this subscription type."
-    update = pubsub.UpdateSubscriptionRequest(
-        subscription=pubsub.Subscription(
-            name=SUBSCRIPTION, push_config=to(endpoint.url("/second"))
-        ),
-        update_mask={"paths": ["push_config"]},
-    )
-    wire.call("UpdateSubscription", update)
+    wire.update(push_config=to(endpoint.url("/second")))
     wire.publish("b")
     assert endpoint.next().path == "/second"
     await_acknowledged(emulator)
@@ -258,10 +252,7 @@ def test_a_push_endpoint_that_is_no_url_is_refused(wire: Wire, url: str) -> None
     wire.create()
     before = wire.call("GetSubscription", pubsub.GetSubscriptionRequest(subscription=SUBSCRIPTION))
     config = to(url)
-    named = pubsub.Subscription(name=SUBSCRIPTION, push_config=config)
-    update = pubsub.UpdateSubscriptionRequest(
-        subscription=named, update_mask={"paths": ["push_config"]}
-    )
+    update = update_request(push_config=config)
     other = pubsub.Subscription(name=f"{SUBSCRIPTION}-2", topic=before.topic, push_config=config)
     change = pubsub.ModifyPushConfigRequest(subscription=SUBSCRIPTION, push_config=config)
     for method, request in (

@@ -11,7 +11,7 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_protocol import errors
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
+from tests.emulator.broker import PROJECT, SNAPSHOT, SUBSCRIPTION, TOPIC
 from tests.emulator.rest_client import (
     V1_PROJECT,
     V1_SUBSCRIPTION,
@@ -21,7 +21,6 @@ from tests.emulator.rest_client import (
 )
 from tests.emulator.wire import Wire
 
-SNAPSHOT = f"{PROJECT}/snapshots/before"
 V1_SNAPSHOT = f"/v1/{SNAPSHOT}"
 V1_SCHEMA = f"{V1_PROJECT}/schemas/order"
 AVRO = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]})

@@ -74,7 +74,7 @@ def test_the_http_list_of_dead_letters_includes_dead_letter_topics_without_a_sub
 
 
 def test_resending_a_dead_letter_publishes_to_the_source_topic_and_acknowledges_the_letter(
-    rest: RestClient, wire: Wire, emulator: Emulator
+    rest: RestClient, wire: Wire
 ) -> None:
     """Neither the copy nor the others gain a delivery attempt or another order."""
     fail(wire, "a", "b", "c")

@@ -24,9 +24,7 @@ def rest(rest: RestClient) -> RestClient:
     return rest
 
 
-def test_a_large_publish_and_pull_over_http_do_not_block_the_event_loop(
-    emulator: Emulator, rest: RestClient
-) -> None:
+def test_a_large_publish_and_pull_over_http_do_not_block_the_event_loop(rest: RestClient) -> None:
     """The messages have 100,000 attributes, each a value to convert."""
     data = b64encode(b"x" * 500).decode()
     messages = [{"data": data, "attributes": ATTRIBUTES, "orderingKey": "k"}] * 1000
@@ -61,9 +59,7 @@ def test_an_error_deep_in_a_large_rest_request_body_is_reported_with_google_s_te
     assert "Unknown name \\\"date\\\" at 'messages[20000]': Cannot find field." in text
 
 
-def test_a_message_of_9_mb_over_http_does_not_block_the_event_loop(
-    emulator: Emulator, rest: RestClient
-) -> None:
+def test_a_message_of_9_mb_over_http_does_not_block_the_event_loop(rest: RestClient) -> None:
     data = bytes(range(256)) * 28_000
     body = {"messages": [{"data": b64encode(data).decode()}]}
     with measured_steps() as steps:

@@ -86,7 +86,7 @@ def test_the_admin_api_is_served_on_the_port_of_the_rest_api(
     emulator.faults.clear()
 
 
-def test_an_emulator_without_the_rest_argument_serves_only_grpc(rest: RestClient) -> None:
+def test_an_emulator_without_the_rest_argument_serves_only_grpc() -> None:
     """HTTP is cheap, but tests do not need it."""
     with Emulator() as other, pytest.raises(HTTPException):
         RestClient(other.endpoint).raw("GET", "/")

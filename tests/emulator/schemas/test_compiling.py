@@ -251,7 +251,7 @@ def test_a_message_in_a_schema_check_gets_the_revision_id_committed_during_the_c
 
 
 def test_deleting_the_topic_or_schema_during_a_schema_check_ends_the_publish_with_an_error(
-    emulator: Emulator, wire: Wire, held: HeldChecks
+    wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
     large = held.begin(wire)

@@ -105,9 +105,7 @@ def test_a_broker_reset_ends_waiting_feed_reads_and_watches_with_not_found(
     assert read.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_waiting_feed_read_is_answered_before_the_deadline_of_its_caller(
-    emulator: Emulator, wire: Wire
-) -> None:
+def test_a_waiting_feed_read_is_answered_before_the_deadline_of_its_caller(wire: Wire) -> None:
     append(wire, "a")
     request = feeds.ReadRequest(topic=TOPIC)
     request.start.tail = True
@@ -189,9 +187,7 @@ def test_a_watch_of_topics_in_a_project_without_access_is_refused(guarded: Emula
     wire.close()
 
 
-def test_a_delete_of_100_000_records_does_not_block_the_event_loop(
-    emulator: Emulator, wire: Wire
-) -> None:
+def test_a_delete_of_100_000_records_does_not_block_the_event_loop(wire: Wire) -> None:
     messages = [pubsub.PubsubMessage(data=b"x", attributes={"tag": tag}) for tag in "ab"]
     for _ in range(20):
         wire.call("Append", feeds.AppendRequest(topic=TOPIC, messages=messages * 2500))

@@ -226,7 +226,7 @@ def test_deleting_a_resource_deletes_its_iam_policy(policies: IamPolicies, notes
 
 
 def test_the_iam_policy_of_a_resource_is_kept_when_other_stored_state_of_that_name_is_deleted(
-    policies: IamPolicies, notes: Notes
+    policies: IamPolicies,
 ) -> None:
     """Other state of a resource is stored under the same name."""
     put(policies, iam.Policy(bindings=[VIEWER]))

@@ -69,11 +69,7 @@ def test_the_next_streaming_pull_response_has_a_changed_subscription_property(wi
     wire.create()
     stream = wire.stream()
     assert stream.is_quiet()
-    request = pubsub.UpdateSubscriptionRequest(
-        subscription=pubsub.Subscription(name=SUBSCRIPTION, enable_exactly_once_delivery=True)
-    )
-    request.update_mask.paths.append("enable_exactly_once_delivery")
-    wire.call("UpdateSubscription", request)
+    wire.update(enable_exactly_once_delivery=True)
     stream.send()
     assert stream.next().subscription_properties.exactly_once_delivery_enabled
 
@@ -349,9 +345,7 @@ def test_stopping_the_broker_ends_streaming_pulls_with_unavailable(
     assert stream.details() == "The broker is shutting down."
 
 
-def test_messages_published_after_a_streaming_pull_ended_go_to_other_consumers(
-    emulator: Emulator, wire: Wire
-) -> None:
+def test_messages_published_after_a_streaming_pull_ended_go_to_other_consumers(wire: Wire) -> None:
     """Messages that are published later go to other consumers."""
     wire.create()
     stream = wire.stream()

@@ -213,7 +213,7 @@ def test_an_existing_data_directory_keeps_its_mode(tmp_path: Path) -> None:
         assert oct((tmp_path / "mounted").stat().st_mode & 0o7777) == "0o2775"
 
 
-def test_an_empty_data_directory_name_is_refused(tmp_path: Path) -> None:
+def test_an_empty_data_directory_name_is_refused() -> None:
     """An unset variable in a script must not fill the current directory."""
     with pytest.raises(StorageError, match="the data directory is empty text"):
         Emulator(data_dir="")

@@ -17,11 +17,10 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import iam_pb2 as iam
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.messages import schema_pb2 as schema
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
+from tests.emulator.broker import PROJECT, SNAPSHOT, SUBSCRIPTION, TOPIC
 from tests.emulator.crash import copy_running
 from tests.emulator.wire import Stream, Wire, ack_ids_of, data_of
 
-SNAPSHOT = f"{PROJECT}/snapshots/before"
 OTHER_TOPIC = f"{PROJECT}/topics/failures"
 OTHER_SUBSCRIPTION = f"{PROJECT}/subscriptions/failures"
 
@@ -83,11 +82,7 @@ def test_topics_and_subscriptions_are_kept_across_a_restart(restarts: Restarts, 
     wire.create(ack_deadline_seconds=33, labels={"team": "billing"})
     wire.call("CreateTopic", pubsub.Topic(name=OTHER_TOPIC))
     wire.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=OTHER_TOPIC))
-    update = pubsub.UpdateSubscriptionRequest(
-        subscription=pubsub.Subscription(name=SUBSCRIPTION, ack_deadline_seconds=44)
-    )
-    update.update_mask.paths.append("ack_deadline_seconds")
-    changed = wire.call("UpdateSubscription", update)
+    changed = wire.update(ack_deadline_seconds=44)
     wire = restarts.start()
     listed = wire.call("ListTopics", pubsub.ListTopicsRequest(project=PROJECT))
     assert [topic.name for topic in listed.topics] == [TOPIC]
@@ -290,9 +285,7 @@ def test_retained_messages_can_be_sought_after_a_restart(
     wire.publish("acknowledged")
     wire.acknowledge(*ack_ids_of(wire.pull()))
     wire = restarts.start()
-    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
-    request.time.FromSeconds(int(start))
-    wire.call("Seek", request)
+    wire.seek(int(start))
     assert data_of(wire.pull()) == ["acknowledged"]
 
 

@@ -73,9 +73,8 @@ def test_a_request_with_one_malformed_ack_id_is_refused_as_a_whole(bad: str) -> 
     assert broker.join().take_data() == ["a", "b"]
 
 
-def test_an_ack_id_of_another_subscription_is_refused() -> None:
+def test_an_ack_id_of_another_subscription_is_refused(broker: Broker) -> None:
     """The ID is an error of the caller, not a late answer."""
-    broker = Broker()
     other = f"{PROJECT}/subscriptions/other"
     broker.engine.create_subscription(pubsub.Subscription(name=other, topic=TOPIC))
     broker.publish("a")
@@ -85,9 +84,8 @@ def test_an_ack_id_of_another_subscription_is_refused() -> None:
     assert broker.backlog == 1
 
 
-def test_an_acknowledge_request_without_ack_ids_is_refused() -> None:
+def test_an_acknowledge_request_without_ack_ids_is_refused(broker: Broker) -> None:
     """An empty request is an error."""
-    broker = Broker()
     text = "You have not specified an ack ID in the request."
     with pytest.raises(InvalidArgument) as refused:
         broker.acknowledge()

@@ -167,15 +167,10 @@ def test_a_dead_letter_is_not_delivered_when_its_ordering_key_restarts_at_an_ear
     assert [message.data for message in buried(broker)] == [b"bad"]
 
 
-def test_a_topic_may_be_its_own_dead_letter_topic() -> None:
+def test_a_topic_may_be_its_own_dead_letter_topic(broker: Broker) -> None:
     """A failed message goes to the end of the same backlog, as a new message."""
-    broker = Broker()
     policy = pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC)
-    update = pubsub.UpdateSubscriptionRequest(
-        subscription=pubsub.Subscription(name=SUBSCRIPTION, dead_letter_policy=policy)
-    )
-    update.update_mask.paths.append("dead_letter_policy")
-    broker.engine.update_subscription(update)
+    broker.update(dead_letter_policy=policy)
     broker.publish("bad", "next")
     consumer = broker.join()
     (bad,) = consumer.take(1)
@@ -187,9 +182,8 @@ def test_a_topic_may_be_its_own_dead_letter_topic() -> None:
     assert (again.data, again.failed_before) == ("bad", 0)
 
 
-def test_a_dead_letter_policy_with_a_missing_topic_is_refused() -> None:
+def test_a_dead_letter_policy_with_a_missing_topic_is_refused(broker: Broker) -> None:
     """The check is the behaviour of the production service."""
-    broker = Broker()
     config = pubsub.Subscription(
         name=f"{PROJECT}/subscriptions/other", topic=TOPIC, dead_letter_policy=POLICY
     )
@@ -205,10 +199,7 @@ def test_the_delivery_attempt_of_a_message_is_zero_unless_a_dead_letter_policy_i
     (received,) = wire.pull()
     assert received.delivery_attempt == 0
     wire.call("CreateTopic", pubsub.Topic(name=DEAD_TOPIC))
-    config = pubsub.Subscription(name=SUBSCRIPTION, dead_letter_policy=POLICY)
-    request = pubsub.UpdateSubscriptionRequest(subscription=config)
-    request.update_mask.paths.append("dead_letter_policy")
-    wire.call("UpdateSubscription", request)
+    wire.update(dead_letter_policy=POLICY)
     wire.modify(0, received.ack_id)
     (received,) = wire.pull()
     assert received.delivery_attempt == 2

@@ -21,9 +21,8 @@ def test_detaching_a_subscription_drops_its_backlog_and_ends_deliveries() -> Non
     assert broker.acknowledge(got) == [got.ack_id]
 
 
-def test_a_detached_subscription_is_marked_as_detached() -> None:
+def test_a_detached_subscription_is_marked_as_detached(broker: Broker) -> None:
     """The subscription keeps the name of its topic, but the topic does not list it."""
-    broker = Broker()
     broker.engine.detach_subscription(SUBSCRIPTION)
     config = broker.engine.get_subscription(SUBSCRIPTION)
     assert (config.detached, config.topic) == (True, TOPIC)
@@ -31,9 +30,8 @@ def test_a_detached_subscription_is_marked_as_detached() -> None:
     assert broker.engine.list_topic_subscriptions(request).subscriptions == []
 
 
-def test_detaching_a_detached_subscription_again_succeeds() -> None:
+def test_detaching_a_detached_subscription_again_succeeds(broker: Broker) -> None:
     """The state is already the one that the caller wants."""
-    broker = Broker()
     broker.engine.detach_subscription(SUBSCRIPTION)
     broker.engine.detach_subscription(SUBSCRIPTION)
     assert broker.engine.get_subscription(SUBSCRIPTION).detached
@@ -45,9 +43,8 @@ def test_detaching_a_missing_subscription_is_refused() -> None:
         Broker().engine.detach_subscription(f"{PROJECT}/subscriptions/missing")
 
 
-def test_a_detached_subscription_refuses_consumers_seeks_and_snapshots() -> None:
+def test_a_detached_subscription_refuses_consumers_seeks_and_snapshots(broker: Broker) -> None:
     """The refusal covers consumers, seeks and snapshots."""
-    broker = Broker()
     broker.engine.detach_subscription(SUBSCRIPTION)
     seek = pubsub.SeekRequest(subscription=SUBSCRIPTION)
     seek.time.FromSeconds(1)
@@ -63,9 +60,8 @@ def test_a_detached_subscription_refuses_consumers_seeks_and_snapshots() -> None
             call()
 
 
-def test_the_topic_of_a_detached_subscription_may_be_deleted() -> None:
+def test_the_topic_of_a_detached_subscription_may_be_deleted(broker: Broker) -> None:
     """The subscription no longer depends on the topic."""
-    broker = Broker()
     broker.engine.detach_subscription(SUBSCRIPTION)
     broker.engine.delete_topic(TOPIC)
     broker.engine.delete_subscription(SUBSCRIPTION)

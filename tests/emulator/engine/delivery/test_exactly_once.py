@@ -105,10 +105,7 @@ def test_exactly_once_delivery_can_be_switched_on_by_an_update() -> None:
     broker = broker_holding("1", "2", "3", key="k", enable_message_ordering=True)
     one, two, three = broker.join().take()
     broker.acknowledge(two)
-    config = pubsub.Subscription(name=SUBSCRIPTION, enable_exactly_once_delivery=True)
-    request = pubsub.UpdateSubscriptionRequest(subscription=config)
-    request.update_mask.paths.append("enable_exactly_once_delivery")
-    broker.engine.update_subscription(request)
+    broker.update(enable_exactly_once_delivery=True)
     assert refused(broker, three) == {"3": UNORDERED}
     assert refused(broker, one) == {}
     assert refused(broker, three) == {}

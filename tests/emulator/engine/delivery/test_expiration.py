@@ -42,9 +42,8 @@ def test_an_unused_subscription_is_deleted_after_its_time_to_live() -> None:
     assert broker.backlog == 0
 
 
-def test_a_subscription_expires_after_31_days_by_default() -> None:
+def test_a_subscription_expires_after_31_days_by_default(broker: Broker) -> None:
     """The production service returns this value, too."""
-    broker = Broker()
     assert broker.engine.get_subscription(SUBSCRIPTION).expiration_policy.ttl.seconds == 31 * DAY
     broker.advance(31 * DAY - 1)
     assert is_there(broker)
@@ -102,15 +101,10 @@ def test_a_connected_consumer_keeps_its_subscription_from_expiring() -> None:
     assert not is_there(broker)
 
 
-def test_the_ttl_of_a_shortened_expiration_policy_counts_from_the_update() -> None:
+def test_the_ttl_of_a_shortened_expiration_policy_counts_from_the_update(broker: Broker) -> None:
     """An update counts as a use."""
-    broker = Broker()
     broker.advance(10 * DAY)
-    config = pubsub.Subscription(name=SUBSCRIPTION)
-    config.expiration_policy.ttl.seconds = 7 * DAY
-    request = pubsub.UpdateSubscriptionRequest(subscription=config)
-    request.update_mask.paths.append("expiration_policy")
-    broker.engine.update_subscription(request)
+    broker.update(expiration_policy={"ttl": {"seconds": 7 * DAY}})
     broker.advance(7 * DAY - 1)
     assert is_there(broker)
     broker.advance(1)

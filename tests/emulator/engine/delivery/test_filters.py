@@ -6,7 +6,7 @@ import pytest
 
 from pullstream_protocol.errors import InvalidArgument
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, broker_holding
+from tests.emulator.broker import PROJECT, TOPIC, Broker, broker_holding
 from tests.emulator.wire import Wire, data_of
 
 RED = 'attributes.color = "red"'
@@ -63,16 +63,13 @@ def test_a_seek_restores_only_messages_that_match_the_filter() -> None:
     broker = broker_holding("no", filter=RED, retain_acked_messages=True)
     broker.publish("yes", color="red")
     broker.acknowledge(*broker.join().take())
-    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
-    request.time.FromSeconds(1)
-    broker.engine.seek(request)
+    broker.seek(1)
     assert broker.join().take_data() == ["yes"]
 
 
 @pytest.mark.parametrize("text", ["color", 'attributes.color = "red', "attributes:a AND"])
-def test_a_subscription_with_an_invalid_filter_is_refused(text: str) -> None:
+def test_a_subscription_with_an_invalid_filter_is_refused(broker: Broker, text: str) -> None:
     """The subscription is not created."""
-    broker = Broker()
     name = f"{PROJECT}/subscriptions/other"
     with pytest.raises(InvalidArgument, match="Invalid filter"):
         broker.engine.create_subscription(pubsub.Subscription(name=name, topic=TOPIC, filter=text))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pullstream_emulator.engine.delivery.policy import RetryPolicy
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import SUBSCRIPTION, Broker, ConsumerDriver, broker_holding
+from tests.emulator.broker import Broker, ConsumerDriver, broker_holding
 
 
 def with_policy(minimum: int, maximum: int, *data: str, **fields: Any) -> Broker:
@@ -146,9 +146,7 @@ def test_removing_a_retry_policy_does_not_shorten_a_running_retry_backoff() -> N
     broker = with_policy(50, 600, "a")
     consumer = broker.join(deadline=600)
     broker.nack(*consumer.take())
-    request = pubsub.UpdateSubscriptionRequest(subscription=pubsub.Subscription(name=SUBSCRIPTION))
-    request.update_mask.paths.append("retry_policy")
-    broker.engine.update_subscription(request)
+    broker.update("retry_policy")
     assert consumer.take() == []
     broker.advance(50)
     broker.nack(*consumer.take())

@@ -14,20 +14,6 @@ def minutes(count: float) -> Duration:
     return Duration(seconds=int(count * MINUTE))
 
 
-def update_subscription(broker: Broker, path: str, **fields: object) -> None:
-    request = pubsub.UpdateSubscriptionRequest(
-        subscription=pubsub.Subscription(name=SUBSCRIPTION, **fields)  # type: ignore[arg-type]
-    )
-    request.update_mask.paths.append(path)
-    broker.engine.update_subscription(request)
-
-
-def seek_to_the_beginning(broker: Broker) -> None:
-    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
-    request.time.FromSeconds(1)
-    broker.engine.seek(request)
-
-
 # ---- unacknowledged messages ---------------------------------------------------------------------
 
 
@@ -108,9 +94,7 @@ def test_a_shortened_message_retention_drops_older_messages_at_once() -> None:
     """The engine drops them at its next turn."""
     broker = broker_holding("a")
     broker.advance(20 * MINUTE)
-    update_subscription(
-        broker, "message_retention_duration", message_retention_duration=minutes(10)
-    )
+    broker.update(message_retention_duration=minutes(10))
     broker.advance(0)
     assert broker.backlog == 0
 
@@ -146,10 +130,10 @@ def test_a_subscription_that_retains_acked_messages_can_seek_back_to_them() -> N
     broker.publish("2", "3")
     consumer = broker.join()
     broker.acknowledge(*consumer.take())
-    seek_to_the_beginning(broker)
+    broker.seek(1)
     assert consumer.take_data() == ["1", "2", "3"]
     broker.advance(5 * MINUTE)
-    seek_to_the_beginning(broker)
+    broker.seek(1)
     assert consumer.take_data() == ["2", "3"]
 
 
@@ -158,7 +142,7 @@ def test_acknowledged_messages_are_not_retained_by_default() -> None:
     broker = broker_holding("1")
     broker.acknowledge(*broker.join().take())
     assert broker.engine.kept_bytes == 0
-    seek_to_the_beginning(broker)
+    broker.seek(1)
     assert broker.backlog == 0
 
 
@@ -170,14 +154,14 @@ def test_the_setting_retain_acked_messages_can_be_changed_by_a_subscription_upda
     broker = broker_holding("early", "late")
     early, late = broker.join().take()
     broker.acknowledge(early)
-    update_subscription(broker, "retain_acked_messages", retain_acked_messages=True)
+    broker.update(retain_acked_messages=True)
     broker.acknowledge(late)
-    seek_to_the_beginning(broker)
+    broker.seek(1)
     consumer = broker.join()
     got = consumer.take()
     assert [each.data for each in got] == ["late"]
     broker.acknowledge(*got)
-    update_subscription(broker, "retain_acked_messages", retain_acked_messages=False)
+    broker.update(retain_acked_messages=False)
     assert broker.engine.kept_bytes == 0
 
 
@@ -186,12 +170,8 @@ def test_an_update_that_begins_no_retention_does_not_scan_the_retained_messages(
     broker = Broker(retain_acked_messages=True, message_retention_duration=minutes(20))
     broker.publish("1", "2")
     history = broker.engine.registry.topic(TOPIC).log.history
-    update_subscription(broker, "labels", labels={"team": "red"})
-    request = pubsub.UpdateTopicRequest(
-        topic=pubsub.Topic(name=TOPIC, message_retention_duration=minutes(30))
-    )
-    request.update_mask.paths.append("message_retention_duration")
-    broker.engine.update_topic(request)
+    broker.update(labels={"team": "red"})
+    broker.update_topic(message_retention_duration=minutes(30))
     assert broker.engine.registry.topic(TOPIC).log.history is history
     assert [record.seq for record in history] == [1, 2]
 
@@ -203,12 +183,12 @@ def test_a_later_subscription_can_seek_to_messages_retained_by_its_topic() -> No
     broker.publish("before")
     broker.engine.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
     assert broker.backlog == 0
-    seek_to_the_beginning(broker)
+    broker.seek(1)
     got = broker.join().take()
     assert [each.data for each in got] == ["before"]
     broker.acknowledge(*got)
     broker.advance(30 * MINUTE)
-    seek_to_the_beginning(broker)
+    broker.seek(1)
     assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
 
 
@@ -228,9 +208,8 @@ def test_retained_messages_are_dropped_when_due_at_any_fraction_of_a_millisecond
         assert broker.engine.kept_bytes == 0
 
 
-def test_a_seek_does_not_restore_messages_retained_by_another_subscription() -> None:
+def test_a_seek_does_not_restore_messages_retained_by_another_subscription(broker: Broker) -> None:
     """Without retention on the subscription or the topic a seek restores nothing."""
-    broker = Broker()
     broker.engine.create_subscription(
         pubsub.Subscription(
             name="projects/test/subscriptions/keeper", topic=TOPIC, retain_acked_messages=True
@@ -238,7 +217,7 @@ def test_a_seek_does_not_restore_messages_retained_by_another_subscription() -> 
     )
     broker.publish("a")
     broker.acknowledge(*broker.join().take())
-    seek_to_the_beginning(broker)
+    broker.seek(1)
     assert broker.backlog == 0
 
 
@@ -251,10 +230,7 @@ def test_a_subscription_shows_the_message_retention_of_its_topic() -> None:
         return config.topic_message_retention_duration.seconds
 
     assert told() == 30 * MINUTE
-    topic = pubsub.Topic(name=TOPIC, message_retention_duration=minutes(60))
-    request = pubsub.UpdateTopicRequest(topic=topic)
-    request.update_mask.paths.append("message_retention_duration")
-    broker.engine.update_topic(request)
+    broker.update_topic(message_retention_duration=minutes(60))
     assert told() == 60 * MINUTE
     broker.engine.delete_topic(TOPIC)
     assert told() == 0

@@ -10,7 +10,7 @@ from pullstream_emulator.engine import Engine
 from pullstream_emulator.engine.resources import registry, subscriptions
 from pullstream_protocol.errors import InvalidArgument, ResourceExhausted
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.broker import SUBSCRIPTION, TOPIC, update_request
 
 PUSH = pubsub.PushConfig(push_endpoint="http://localhost:1/messages")
 BIGQUERY = pubsub.BigQueryConfig(table="project.dataset.table")
@@ -87,14 +87,7 @@ def test_a_push_or_export_subscription_cannot_have_exactly_once_delivery(
                 **settings,  # type: ignore[arg-type]
             )
         )
-    request = pubsub.UpdateSubscriptionRequest(
-        subscription=pubsub.Subscription(
-            name=SUBSCRIPTION,
-            enable_exactly_once_delivery=True,
-            **settings,  # type: ignore[arg-type]
-        )
-    )
-    request.update_mask.paths.extend(["enable_exactly_once_delivery", *settings])
+    request = update_request(enable_exactly_once_delivery=True, **settings)
     before = populated.get_subscription(SUBSCRIPTION)
     with pytest.raises(InvalidArgument, match="enable_exactly_once_delivery"):
         populated.update_subscription(request)
@@ -103,11 +96,7 @@ def test_a_push_or_export_subscription_cannot_have_exactly_once_delivery(
 
 def test_an_exactly_once_subscription_cannot_become_a_push_subscription(populated: Engine) -> None:
     """A user must switch it off first."""
-    request = pubsub.UpdateSubscriptionRequest(
-        subscription=pubsub.Subscription(name=SUBSCRIPTION, enable_exactly_once_delivery=True)
-    )
-    request.update_mask.paths.append("enable_exactly_once_delivery")
-    populated.update_subscription(request)
+    populated.update_subscription(update_request(enable_exactly_once_delivery=True))
     with pytest.raises(InvalidArgument, match="enable_exactly_once_delivery"):
         populated.modify_push_config(
             pubsub.ModifyPushConfigRequest(subscription=SUBSCRIPTION, push_config=PUSH)

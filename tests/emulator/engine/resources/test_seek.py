@@ -6,24 +6,11 @@ import pytest
 
 from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, Broker, broker_holding
-
-SNAPSHOT = f"{PROJECT}/snapshots/before"
+from tests.emulator.broker import PROJECT, SNAPSHOT, SUBSCRIPTION, Broker, broker_holding
 
 
 def seek_to(broker: Broker, seconds_ago: float) -> None:
-    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
-    request.time.FromNanoseconds(int((broker.clock.now() - seconds_ago) * 1e3) * 1_000_000)
-    broker.engine.seek(request)
-
-
-def take_snapshot(broker: Broker) -> None:
-    request = pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
-    broker.engine.create_snapshot(request)
-
-
-def seek_to_snapshot(broker: Broker) -> None:
-    broker.engine.seek(pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT))
+    broker.seek(broker.clock.now() - seconds_ago)
 
 
 def acknowledge_all(broker: Broker) -> None:
@@ -179,10 +166,10 @@ def test_a_seek_to_a_snapshot_restores_its_backlog() -> None:
     broker = broker_holding("acked")
     acknowledge_all(broker)
     broker.publish("1", "2")
-    take_snapshot(broker)
+    broker.take_snapshot()
     broker.publish("3")
     acknowledge_all(broker)
-    seek_to_snapshot(broker)
+    broker.seek_to_snapshot()
     assert broker.join().take_data() == ["1", "2", "3"]
 
 
@@ -190,11 +177,11 @@ def test_a_seek_to_a_snapshot_acknowledges_messages_outside_its_backlog() -> Non
     """The backlog was larger than the snapshot."""
     broker = broker_holding("1", "2", retain_acked_messages=True)
     acknowledge_all(broker)
-    take_snapshot(broker)
+    broker.take_snapshot()
     broker.publish("3")
     seek_to(broker, 3600)
     assert broker.backlog == 3
-    seek_to_snapshot(broker)
+    broker.seek_to_snapshot()
     assert broker.join().take_data() == ["3"]
 
 
@@ -203,20 +190,20 @@ def test_a_snapshot_contains_leased_messages() -> None:
     broker = broker_holding("1")
     consumer = broker.join(deadline=600)
     got = consumer.take()
-    take_snapshot(broker)
+    broker.take_snapshot()
     broker.acknowledge(*got)
-    seek_to_snapshot(broker)
+    broker.seek_to_snapshot()
     assert consumer.take_data() == ["1"]
 
 
 def test_a_snapshot_can_be_the_target_of_several_seeks() -> None:
     """A seek does not change the snapshot."""
     broker = broker_holding("1")
-    take_snapshot(broker)
+    broker.take_snapshot()
     for _ in range(3):
         acknowledge_all(broker)
         assert broker.backlog == 0
-        seek_to_snapshot(broker)
+        broker.seek_to_snapshot()
         assert broker.backlog == 1
 
 
@@ -243,9 +230,8 @@ def test_a_seek_to_an_invalid_time_is_refused(seconds: int, nanos: int) -> None:
     assert broker.backlog == 1
 
 
-def test_the_error_of_a_seek_names_the_missing_subscription_or_snapshot() -> None:
+def test_the_error_of_a_seek_names_the_missing_subscription_or_snapshot(broker: Broker) -> None:
     """The subscription is checked first."""
-    broker = Broker()
     for subscription, snapshot, short in (
         (f"{SUBSCRIPTION}2", SNAPSHOT, "billing2"),
         (SUBSCRIPTION, SNAPSHOT, "before"),
@@ -255,10 +241,9 @@ def test_the_error_of_a_seek_names_the_missing_subscription_or_snapshot() -> Non
             broker.engine.seek(request)
 
 
-def test_a_seek_to_a_snapshot_of_another_topic_is_refused() -> None:
+def test_a_seek_to_a_snapshot_of_another_topic_is_refused(broker: Broker) -> None:
     """The messages of the snapshot never belonged to this subscription."""
-    broker = Broker()
-    take_snapshot(broker)
+    broker.take_snapshot()
     topic, other = f"{PROJECT}/topics/other", f"{PROJECT}/subscriptions/other"
     broker.engine.create_topic(pubsub.Topic(name=topic))
     broker.engine.create_subscription(pubsub.Subscription(name=other, topic=topic))

@@ -10,10 +10,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from pullstream_protocol.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, broker_holding
+from tests.emulator.broker import PROJECT, SNAPSHOT, SUBSCRIPTION, TOPIC, Broker, broker_holding
 from tests.emulator.wire import Wire, data_of
 
-SNAPSHOT = f"{PROJECT}/snapshots/before"
 HOUR = 3600
 DAY = 24 * HOUR
 
@@ -40,9 +39,8 @@ def lifetime(broker: Broker) -> float:
     return expires.seconds + expires.nanos / 1e9 - broker.clock.now()
 
 
-def test_get_snapshot_returns_the_created_snapshot() -> None:
+def test_get_snapshot_returns_the_created_snapshot(broker: Broker) -> None:
     """The response has its topic and its expiration time."""
-    broker = Broker()
     snapshot = create(broker, color="red")
     assert broker.engine.get_snapshot(SNAPSHOT) == snapshot
     assert (snapshot.name, snapshot.topic, dict(snapshot.labels)) == (
@@ -106,21 +104,19 @@ def test_a_snapshot_is_kept_when_its_subscription_is_deleted() -> None:
     create(broker)
     broker.engine.delete_subscription(SUBSCRIPTION)
     broker.engine.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
-    broker.engine.seek(pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT))
+    broker.seek_to_snapshot()
     assert broker.join().take_data() == ["a"]
 
 
-def test_a_snapshot_without_a_name_gets_a_generated_name() -> None:
+def test_a_snapshot_without_a_name_gets_a_generated_name(broker: Broker) -> None:
     """The name is in the subscription's project."""
-    broker = Broker()
     name = create(broker, name="").name
     assert name.startswith(f"{PROJECT}/snapshots/")
     assert listed(broker) == [name]
 
 
-def test_snapshots_are_listed_by_project_and_by_topic() -> None:
+def test_snapshots_are_listed_by_project_and_by_topic(broker: Broker) -> None:
     """A list has the snapshots of a project, in pages, or the names of those of a topic."""
-    broker = Broker()
     for letter in "cab":
         create(broker, f"{PROJECT}/snapshots/{letter * 3}")
     create(broker, "projects/other/snapshots/ddd")
@@ -134,9 +130,8 @@ def test_snapshots_are_listed_by_project_and_by_topic() -> None:
     assert [name[-3:] for name in of_topic.snapshots] == ["ddd", "aaa", "bbb", "ccc"]
 
 
-def test_labels_and_expire_time_of_a_snapshot_can_be_changed() -> None:
+def test_labels_and_expire_time_of_a_snapshot_can_be_changed(broker: Broker) -> None:
     """Only the named fields change."""
-    broker = Broker()
     create(broker, color="red")
     assert update(broker, "labels", labels={"size": "xl"}).labels == {"size": "xl"}
     soon = Timestamp(seconds=int(broker.clock.now()) + HOUR)
@@ -146,9 +141,8 @@ def test_labels_and_expire_time_of_a_snapshot_can_be_changed() -> None:
 
 
 @pytest.mark.parametrize("path", ["name", "topic"])
-def test_name_and_topic_of_a_snapshot_cannot_be_changed(path: str) -> None:
+def test_name_and_topic_of_a_snapshot_cannot_be_changed(broker: Broker, path: str) -> None:
     """Name and topic are its identity."""
-    broker = Broker()
     create(broker)
     with pytest.raises(InvalidArgument) as refused:
         update(broker, path)
@@ -158,9 +152,8 @@ def test_name_and_topic_of_a_snapshot_cannot_be_changed(path: str) -> None:
     )
 
 
-def test_a_snapshot_update_without_a_mask_is_refused() -> None:
+def test_a_snapshot_update_without_a_mask_is_refused(broker: Broker) -> None:
     """The rule is the same as for topics and subscriptions."""
-    broker = Broker()
     create(broker)
     with pytest.raises(InvalidArgument, match="UpdateSnapshotRequest must be set"):
         update(broker)
@@ -177,9 +170,8 @@ def test_the_expire_time_of_a_snapshot_must_be_within_its_longest_lifetime(secon
     assert broker.engine.get_snapshot(SNAPSHOT) == before
 
 
-def test_invalid_snapshot_requests_are_refused() -> None:
+def test_invalid_snapshot_requests_are_refused(broker: Broker) -> None:
     """Each error has the code and text of the production service."""
-    broker = Broker()
     create(broker)
     cases = [
         (AlreadyExists, SNAPSHOT, SUBSCRIPTION, {}, r"\(resource=before\)"),

@@ -272,7 +272,7 @@ def test_an_update_with_an_invalid_mask_leaves_the_subscription_unchanged(
     assert engine.get_subscription(SUBSCRIPTION) == defaults()
 
 
-def test_deleting_a_topic_keeps_its_subscriptions(engine: Engine) -> None:
+def test_deleting_a_topic_keeps_its_subscriptions() -> None:
     """The backlog stays. A new topic with the name does not belong to them."""
     broker = broker_holding("kept")
     broker.engine.delete_topic(TOPIC)
@@ -297,9 +297,8 @@ def test_a_subscription_created_again_with_the_same_name_starts_empty() -> None:
     assert broker.join().take_data() == ["new"]
 
 
-def test_deleting_a_subscription_ends_its_consumers() -> None:
+def test_deleting_a_subscription_ends_its_consumers(broker: Broker) -> None:
     """A consumer is woken and gets the error."""
-    broker = Broker()
     consumer = broker.join()
     assert consumer.take() == []
     broker.engine.delete_subscription(SUBSCRIPTION)

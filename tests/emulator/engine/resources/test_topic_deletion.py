@@ -7,10 +7,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from pullstream_protocol.errors import FailedPrecondition
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, broker_holding
-
-SNAPSHOT = f"{PROJECT}/snapshots/before"
-SNAP = pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
+from tests.emulator.broker import PROJECT, SNAPSHOT, SUBSCRIPTION, TOPIC, Broker, broker_holding
 
 
 def test_subscriptions_of_a_deleted_topic_keep_their_backlog() -> None:
@@ -40,9 +37,8 @@ def test_after_a_topic_deletion_the_shorter_retention_of_its_subscription_applie
     assert broker.backlog == 0
 
 
-def test_a_new_topic_with_the_name_of_a_deleted_topic_has_no_subscriptions() -> None:
+def test_a_new_topic_with_the_name_of_a_deleted_topic_has_no_subscriptions(broker: Broker) -> None:
     """The old subscription does not receive its messages, and is not listed with it."""
-    broker = Broker()
     broker.engine.delete_topic(TOPIC)
     broker.engine.create_topic(pubsub.Topic(name=TOPIC))
     assert broker.publish("new") == ["1"]
@@ -52,25 +48,16 @@ def test_a_new_topic_with_the_name_of_a_deleted_topic_has_no_subscriptions() -> 
     assert broker.engine.get_subscription(SUBSCRIPTION).topic == "_deleted-topic_"
 
 
-def test_a_subscription_of_a_deleted_topic_can_be_updated_and_deleted() -> None:
+def test_a_subscription_of_a_deleted_topic_can_be_updated_and_deleted(broker: Broker) -> None:
     """The other settings work as before."""
-    broker = Broker()
     broker.engine.delete_topic(TOPIC)
-    config = pubsub.Subscription(name=SUBSCRIPTION, ack_deadline_seconds=30)
-    request = pubsub.UpdateSubscriptionRequest(subscription=config)
-    request.update_mask.paths.append("ack_deadline_seconds")
-    assert broker.engine.update_subscription(request).ack_deadline_seconds == 30
+    assert broker.update(ack_deadline_seconds=30).ack_deadline_seconds == 30
     broker.engine.delete_subscription(SUBSCRIPTION)
 
 
-def test_messages_retained_only_by_a_topic_are_removed_with_the_topic() -> None:
+def test_messages_retained_only_by_a_topic_are_removed_with_the_topic(broker: Broker) -> None:
     """Messages that only the topic kept are removed."""
-    broker = Broker()
-    topic = pubsub.Topic(name=TOPIC)
-    topic.message_retention_duration.seconds = 3600
-    request = pubsub.UpdateTopicRequest(topic=topic)
-    request.update_mask.paths.append("message_retention_duration")
-    broker.engine.update_topic(request)
+    broker.update_topic(message_retention_duration={"seconds": 3600})
     broker.publish("a")
     broker.acknowledge(*broker.join().take())
     assert broker.engine.kept_bytes > 0
@@ -83,30 +70,26 @@ def test_a_subscription_keeps_its_retained_messages_after_its_topic_is_deleted()
     broker = broker_holding("a", retain_acked_messages=True)
     broker.acknowledge(*broker.join().take())
     broker.engine.delete_topic(TOPIC)
-    seek = pubsub.SeekRequest(subscription=SUBSCRIPTION)
-    seek.time.FromSeconds(1)
-    broker.engine.seek(seek)
+    broker.seek(1)
     assert broker.join().take_data() == ["a"]
 
 
 def test_snapshots_of_a_deleted_topic_stay_usable() -> None:
     """The snapshots can be used by the subscriptions that existed with them, and by no other."""
     broker = broker_holding("a")
-    broker.engine.create_snapshot(SNAP)
+    broker.take_snapshot()
     broker.acknowledge(*broker.join().take())
     broker.engine.delete_topic(TOPIC)
     assert broker.engine.get_snapshot(SNAPSHOT).topic == "_deleted-topic_"
-    seek = pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT)
-    broker.engine.seek(seek)
+    broker.seek_to_snapshot()
     assert broker.join().take_data() == ["a"]
 
 
-def test_a_subscription_of_a_recreated_topic_cannot_seek_to_a_snapshot_of_the_deleted_topic() -> (
-    None
-):
+def test_a_subscription_of_a_recreated_topic_cannot_seek_to_a_snapshot_of_the_deleted_topic(
+    broker: Broker,
+) -> None:
     """The messages of the snapshot belong to another topic."""
-    broker = Broker()
-    broker.engine.create_snapshot(SNAP)
+    broker.take_snapshot()
     broker.engine.delete_topic(TOPIC)
     broker.engine.create_topic(pubsub.Topic(name=TOPIC))
     other = f"{PROJECT}/subscriptions/other"

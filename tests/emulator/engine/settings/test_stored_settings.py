@@ -10,7 +10,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from pullstream_emulator.engine import Engine
 from pullstream_protocol.errors import InvalidArgument
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.broker import SUBSCRIPTION, TOPIC, update_request
 
 PUSH = {"push_endpoint": "http://127.0.0.1:1/push"}
 BIGQUERY = {"table": "project.dataset.table"}
@@ -47,15 +47,6 @@ def without(fields: dict[str, str], name: str) -> dict[str, str]:
 def create(engine: Engine, **fields: Any) -> pubsub.Subscription:
     engine.create_topic(pubsub.Topic(name=TOPIC))
     return engine.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC, **fields))
-
-
-def update(engine: Engine, *paths: str, **fields: Any) -> pubsub.Subscription:
-    subscription = pubsub.Subscription(name=SUBSCRIPTION, **fields)
-    return engine.update_subscription(
-        pubsub.UpdateSubscriptionRequest(
-            subscription=subscription, update_mask=FieldMask(paths=paths)
-        )
-    )
 
 
 def create_topic(engine: Engine, **fields: Any) -> pubsub.Topic:
@@ -139,14 +130,8 @@ def test_creating_a_subscription_with_an_invalid_export_or_transform_is_refused(
 ) -> None:
     with pytest.raises(InvalidArgument, match=problem):
         create(engine, **fields)
-    assert (
-        list(
-            engine.list_topic_subscriptions(
-                pubsub.ListTopicSubscriptionsRequest(topic=TOPIC)
-            ).subscriptions
-        )
-        == []
-    )
+    request = pubsub.ListTopicSubscriptionsRequest(topic=TOPIC)
+    assert list(engine.list_topic_subscriptions(request).subscriptions) == []
 
 
 @pytest.mark.parametrize(("fields", "problem"), REFUSED)
@@ -155,17 +140,16 @@ def test_updating_a_subscription_to_an_invalid_export_or_transform_is_refused(
 ) -> None:
     before = create(engine)
     with pytest.raises(InvalidArgument, match=problem):
-        update(engine, *fields, **fields)
+        engine.update_subscription(update_request(**fields))
     assert engine.get_subscription(SUBSCRIPTION) == before
 
 
 def test_adding_an_export_to_a_push_subscription_is_refused(engine: Engine) -> None:
     create(engine, push_config=PUSH)
     with pytest.raises(InvalidArgument, match="push_config, bigquery_config"):
-        update(engine, "bigquery_config", bigquery_config=BIGQUERY)
-    assert update(engine, "push_config", "bigquery_config", bigquery_config=BIGQUERY).HasField(
-        "bigquery_config"
-    )
+        engine.update_subscription(update_request(bigquery_config=BIGQUERY))
+    replacement = update_request("push_config", bigquery_config=BIGQUERY)
+    assert engine.update_subscription(replacement).HasField("bigquery_config")
 
 
 def test_adding_a_push_endpoint_to_an_export_subscription_is_refused(engine: Engine) -> None:

@@ -87,7 +87,7 @@ def test_a_token_gives_v0_access_to_its_own_projects_only(one: Caller) -> None:
     assert Caller(one.endpoint, "t-root").ask("PUT", TOPIC) == (201, "")
 
 
-def test_the_token_of_a_v0_request_may_be_a_query_parameter(endpoint: str, one: Caller) -> None:
+def test_the_token_of_a_v0_request_may_be_a_query_parameter(one: Caller) -> None:
     """The EventSource of a browser has no other way to send the token."""
     path = one.begin()
     with one.stream(f"{path}?access_token=t-one") as stream:
