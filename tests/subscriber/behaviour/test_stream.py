@@ -154,9 +154,7 @@ def test_a_subscription_ends_with_the_last_error_after_an_outage_of_the_configur
     assert events.states == ["reconnecting", "closing", "closed"]
 
 
-def test_the_time_of_one_server_outage_does_not_count_towards_the_limit_of_the_next_outage() -> (
-    None
-):
+def test_the_time_limit_for_a_server_outage_does_not_include_earlier_outages() -> None:
     """Only the time without a working stream counts."""
     clock = ManualClock()
     with stage() as here:

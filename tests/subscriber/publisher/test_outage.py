@@ -55,9 +55,7 @@ def test_a_server_outage_is_reported_by_the_publisher_once_after_three_seconds()
     assert outage.report_due == 116.0
 
 
-def test_the_publishers_outage_text_says_whether_the_server_is_silent_unreachable_or_refusing() -> (
-    None
-):
+def test_the_publishers_outage_text_tells_silent_unreachable_and_refusing_servers_apart() -> None:
     """The server is silent, cannot be reached, or refuses the requests."""
     outage = PublishOutage()
     outage.sent(0.0)

@@ -12,7 +12,7 @@ from .chaos import Chaos
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def test_spark_ingestion_loses_no_message_when_its_driver_is_killed(tmp_path: Path) -> None:
+def test_a_spark_query_loses_no_message_when_its_driver_is_killed(tmp_path: Path) -> None:
     """The kill comes in the middle of a batch.
 
     `make soak` does much more, because a start takes half a minute.

@@ -78,7 +78,7 @@ def dies_in(batch: int) -> Callable[[str], None]:
     return step
 
 
-def test_the_spark_source_gets_its_calls_in_the_expected_order(
+def test_spark_calls_the_source_in_the_order_that_the_simulation_of_spark_expects(
     spark: SparkSession, broker: Emulator, tmp_path: Path
 ) -> None:
     """The calls are the same with their offsets.
@@ -121,7 +121,7 @@ def test_the_spark_source_gets_its_calls_in_the_expected_order(
     assert set(proofs) == {"True"}
 
 
-def test_spark_polls_an_idle_source_from_the_same_committed_offset(
+def test_spark_asks_a_source_without_messages_for_the_same_committed_offset_again(
     spark: SparkSession, broker: Emulator, tmp_path: Path
 ) -> None:
     """Without messages Spark asks from the same committed offset, and commits nothing."""

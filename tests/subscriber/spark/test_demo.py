@@ -16,7 +16,7 @@ SAMPLE = Path(__file__).parents[3] / "samples" / "spark_windows.py"
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_spark_sample_program_finds_its_results_correct(
+def test_the_spark_sample_program_ends_successfully_with_correct_results(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The sample checks its own results and prints them."""

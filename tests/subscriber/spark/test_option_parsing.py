@@ -36,7 +36,7 @@ from pullstream.spark.option_parsing import (
         (choice("files", "inline"), "INLINE", "inline"),
     ],
 )
-def test_spark_option_texts_become_values(kind: Kind, text: str, value: Any) -> None:
+def test_texts_of_spark_options_are_parsed_into_values(kind: Kind, text: str, value: Any) -> None:
     """Upper and lower case, and space around the text, do not matter."""
     assert read_options({"someOption": kind}, {"SOMEOPTION": text}) == {"someOption": value}
 
@@ -64,7 +64,7 @@ def test_invalid_spark_option_texts_are_refused(kind: Kind, text: str) -> None:
     assert str(refused.value) == f"option 'someOption' is {text!r}; it must be {kind.form}"
 
 
-def test_unknown_spark_options_are_refused_with_a_suggestion() -> None:
+def test_unknown_spark_options_are_refused_with_the_name_of_a_similar_option() -> None:
     """A similar name is suggested, and credentials have a hint."""
     kinds = {"linger": COUNT, "tokenFile": TEXT}
     with pytest.raises(ValueError, match=r"did you mean 'linger'\?\); the options are"):

@@ -44,13 +44,15 @@ def test_pullstream_spark_reports_a_python_version_that_is_too_old() -> None:
 
 
 @pytest.mark.parametrize("module", ["pyspark", "pyarrow"])
-def test_the_error_without_pyspark_names_the_extra_to_install(module: str) -> None:
+def test_using_pullstream_spark_without_pyspark_raises_an_error_with_the_extra_to_install(
+    module: str,
+) -> None:
     """The error has the command that installs it."""
     code = WITHOUT.format(module=module) + "import pullstream.spark as s; s.BatchRead; s.register"
     assert "pip install 'pullstream[spark]'" in run(code)
 
 
-def test_every_exported_name_of_pullstream_spark_exists() -> None:
+def test_every_name_exported_by_pullstream_spark_can_be_imported() -> None:
     """No other names exist."""
     assert [
         name for name in pullstream.spark.__all__ if not callable(getattr(pullstream.spark, name))
@@ -60,7 +62,7 @@ def test_every_exported_name_of_pullstream_spark_exists() -> None:
 
 
 @pytest.mark.slow
-def test_the_installed_wheel_registers_the_spark_data_source(tmp_path: Path) -> None:
+def test_spark_finds_the_data_source_of_an_installed_pullstream_wheel(tmp_path: Path) -> None:
     """Spark finds data sources by top-level modules with a certain name and a DefaultSource."""
     python = install(build_wheel(tmp_path), tmp_path / "python")
     code = (

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 LIMIT = {"maxMessagesPerTrigger": "100"}
 
 
-def test_a_spark_query_delivers_each_message_once_despite_failures(
+def test_a_spark_query_delivers_each_message_once_despite_server_and_task_failures(
     spark: SparkSession, broker: Emulator, tmp_path: Path
 ) -> None:
     """No message is lost or doubled.

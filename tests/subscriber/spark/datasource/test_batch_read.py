@@ -40,7 +40,7 @@ def rows(given: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.spark
-def test_a_spark_batch_read_returns_the_same_rows_to_each_action(
+def test_every_action_on_one_spark_batch_read_gets_the_same_rows(
     spark: SparkSession, broker: Emulator, tmp_path: Path
 ) -> None:
     """Each action sees the same rows, and they are acknowledged only on request."""
@@ -58,7 +58,7 @@ def test_a_spark_batch_read_returns_the_same_rows_to_each_action(
     assert sorted(int(row.message_id) for row in rest) == [int(one) for one in ids[20:]]
 
 
-def test_rows_of_a_spark_batch_read_stay_until_they_are_acknowledged(
+def test_messages_of_a_spark_batch_read_stay_in_the_backlog_until_the_user_acknowledges_them(
     broker: Emulator, tmp_path: Path
 ) -> None:
     """Another process gets them as well, such as the next try of a killed job."""
@@ -73,7 +73,7 @@ def test_rows_of_a_spark_batch_read_stay_until_they_are_acknowledged(
     assert broker.backlog(SUBSCRIPTION) == 5
 
 
-def test_a_spark_batch_read_leaves_out_redelivered_acknowledged_rows(
+def test_a_spark_batch_read_leaves_out_redeliveries_of_messages_that_it_acknowledged_before(
     broker: Emulator, tmp_path: Path
 ) -> None:
     """The lease of such a row ended before the job was done, and another reader had it."""
@@ -92,7 +92,7 @@ def test_a_spark_batch_read_leaves_out_redelivered_acknowledged_rows(
     assert broker.backlog(SUBSCRIPTION) == 1
 
 
-def test_the_next_spark_batch_read_finishes_an_ack_interrupted_by_a_crash(
+def test_the_next_spark_batch_read_sends_the_acks_that_a_crash_interrupted(
     broker: Emulator, tmp_path: Path
 ) -> None:
     """The journal says that the rows are committed, so the next read acknowledges them."""
@@ -116,7 +116,7 @@ def test_a_spark_batch_read_of_an_empty_subscription_has_no_rows(
     assert BatchRead(**given).ack() == 0
 
 
-def test_a_spark_batch_read_pulls_no_more_messages_than_it_reads(
+def test_a_spark_batch_read_pulls_no_more_messages_than_it_returns_as_rows(
     broker: Emulator, tmp_path: Path
 ) -> None:
     """No more messages are pulled than are read.
@@ -132,7 +132,7 @@ def test_a_spark_batch_read_pulls_no_more_messages_than_it_reads(
     assert broker.history.nacks() == []
 
 
-def test_a_spark_batch_read_that_reaches_its_limit_says_so(
+def test_a_spark_batch_read_that_reaches_its_message_limit_logs_the_limit(
     broker: Emulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The property `is_all` is about the last read, and a log line reports the limit."""
@@ -186,7 +186,9 @@ def test_a_batch_read_data_frame_cannot_be_used_after_its_rows_were_acknowledged
     assert read.load(spark).count() == 2
 
 
-def test_a_spark_batch_read_refuses_the_spool_of_a_stream(broker: Emulator, tmp_path: Path) -> None:
+def test_a_spark_batch_read_refuses_the_spool_folder_of_a_streaming_query(
+    broker: Emulator, tmp_path: Path
+) -> None:
     """The read and the stream would mistake each other's batches for their own."""
     (tmp_path / "read").mkdir()
     (tmp_path / "read" / "meta.json").write_text("{}")
@@ -194,7 +196,9 @@ def test_a_spark_batch_read_refuses_the_spool_of_a_stream(broker: Emulator, tmp_
         rows(options(broker, tmp_path))
 
 
-def test_a_spark_stream_refuses_the_spool_of_a_batch_read(broker: Emulator, tmp_path: Path) -> None:
+def test_a_spark_streaming_query_refuses_the_spool_folder_of_a_batch_read(
+    broker: Emulator, tmp_path: Path
+) -> None:
     """A stream refuses the folder as well."""
     subscribed(broker)
     given = options(broker, tmp_path)
@@ -204,7 +208,7 @@ def test_a_spark_stream_refuses_the_spool_of_a_batch_read(broker: Emulator, tmp_
         reader.latestOffset({"seq": 0}, ReadAllAvailable())
 
 
-def test_a_spark_batch_read_of_a_missing_subscription_raises(
+def test_a_spark_batch_read_of_a_missing_subscription_raises_instead_of_returning_no_rows(
     broker: Emulator, tmp_path: Path
 ) -> None:
     """The read raises instead of returning no rows."""

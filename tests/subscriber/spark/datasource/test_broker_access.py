@@ -76,7 +76,7 @@ def command_lines() -> str:
     return b"\n".join(found).decode(errors="replace")
 
 
-def test_spark_streams_read_and_publish_with_a_token_that_no_plan_shows(
+def test_spark_queries_use_an_access_token_that_no_plan_or_command_line_shows(
     spark: SparkSession, secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The token is an option or a file, and no command line or plan shows it."""
@@ -122,7 +122,7 @@ def ingest(secured: Secured, table: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("options", [("--token", TOKEN), ("--token-file", "token")])
-def test_the_ingest_command_accepts_the_token_and_ca_options(
+def test_the_ingest_command_connects_with_a_token_file_and_a_ca_file_from_its_options(
     options: tuple[str, str],
     spark: SparkSession,
     secured: Secured,
@@ -139,7 +139,7 @@ def test_the_ingest_command_accepts_the_token_and_ca_options(
     assert [path for path in kept if TOKEN.encode() in path.read_bytes()] == []
 
 
-def test_the_ingest_command_finds_the_token_in_the_environment(
+def test_the_ingest_command_finds_the_access_token_in_the_environment(
     secured: Secured, tmp_path: Path
 ) -> None:
     """The processes that Spark starts inherit it."""

@@ -21,7 +21,7 @@ def batch(**given: str) -> BatchOptions:
     return BatchOptions.parse({**REQUIRED, **given}, files_are_shared=False)
 
 
-def test_a_spark_stream_needs_only_two_options() -> None:
+def test_a_spark_streaming_read_needs_only_the_options_subscription_and_spool_dir() -> None:
     """All other options have the defaults of the settings."""
     options = stream()
     assert options.settings == IngestSettings(
@@ -30,7 +30,7 @@ def test_a_spark_stream_needs_only_two_options() -> None:
     assert options.layout == Layout()
 
 
-def test_each_spark_stream_option_sets_its_own_setting() -> None:
+def test_each_option_of_a_spark_streaming_read_sets_its_own_setting() -> None:
     """Option names are Spark's. Units are in the name or in the value."""
     options = stream(
         endpoint="localhost:8085",
@@ -83,14 +83,14 @@ def test_spark_option_names_are_case_insensitive() -> None:
     assert options.settings.linger == 0.02
 
 
-def test_a_short_subscription_option_of_spark_is_completed_with_the_project() -> None:
+def test_a_short_subscription_name_in_spark_options_is_completed_with_the_project() -> None:
     """A short name is completed as in all of Google's tools."""
     assert stream(subscription="sub", project="q").settings.subscription == (
         "projects/q/subscriptions/sub"
     )
 
 
-def test_spark_options_set_the_number_of_partitions_and_the_assignment_of_rows() -> None:
+def test_spark_options_set_the_number_of_partitions_and_how_rows_are_assigned_to_them() -> None:
     """The layout has the number of partitions and the rule that assigns rows to them."""
     layout = stream(numPartitions="3", partitionBy="orderingkey").layout
     assert layout == Layout(partitions=3, by_key=True)
@@ -105,7 +105,7 @@ def test_spark_options_set_the_number_of_partitions_and_the_assignment_of_rows()
         ("file", False, False),
     ],
 )
-def test_spark_rows_travel_with_the_partition_if_executors_do_not_share_files(
+def test_rows_are_sent_with_spark_tasks_if_executors_cannot_read_the_spool_folder(
     transport: str, shared: bool, inline: bool
 ) -> None:
     """By default, rows travel with the partition if executors may not see the spool."""
@@ -113,7 +113,7 @@ def test_spark_rows_travel_with_the_partition_if_executors_do_not_share_files(
     assert StreamOptions.parse(given, files_are_shared=shared).layout.inline == inline
 
 
-def test_a_spark_batch_read_has_the_limits_of_one_trigger_and_long_leases() -> None:
+def test_by_default_a_spark_batch_read_has_the_limits_of_one_trigger_and_long_leases() -> None:
     """The limits are those of a single trigger, and the leases have the maximum length."""
     settings = batch(maxMessages="500", maxBytes="3k", maxSeconds="2").settings
     assert settings.max_messages_per_trigger == 500
@@ -123,14 +123,14 @@ def test_a_spark_batch_read_has_the_limits_of_one_trigger_and_long_leases() -> N
 
 
 @pytest.mark.parametrize("missing", REQUIRED)
-def test_the_error_for_a_missing_required_spark_option_describes_it(missing: str) -> None:
+def test_the_error_for_a_missing_required_spark_option_describes_the_option(missing: str) -> None:
     """The error describes the missing option."""
     given = {name: text for name, text in REQUIRED.items() if name != missing}
     with pytest.raises(ValueError, match=f"'{missing}' is missing; readStream needs"):
         StreamOptions.parse(given, files_are_shared=False)
 
 
-def test_the_error_for_an_unknown_spark_option_lists_the_allowed_ones() -> None:
+def test_the_error_for_an_unknown_spark_option_lists_the_allowed_options() -> None:
     """The error lists all allowed options and suggests the closest one."""
     with pytest.raises(ValueError, match="'maxMessagePerTrigger' is unknown") as caught:
         stream(maxMessagePerTrigger="5")
@@ -140,13 +140,13 @@ def test_the_error_for_an_unknown_spark_option_lists_the_allowed_ones() -> None:
 
 
 @pytest.mark.parametrize("name", ["credentials", "credentialsFile", "privateKey", "accessToken"])
-def test_spark_options_with_google_credentials_are_refused(name: str) -> None:
+def test_google_credentials_in_spark_options_are_refused(name: str) -> None:
     """Options are visible in plans, logs and Spark's web page."""
     with pytest.raises(ValueError, match="Google's credentials come from the environment"):
         stream(**{name: "secret"})
 
 
-def test_the_spark_token_option_can_name_a_file(tmp_path: Path) -> None:
+def test_the_token_option_of_spark_can_name_a_file_with_the_token(tmp_path: Path) -> None:
     """A token from a file is in no option, which Spark may show, and in no error or repr."""
     path = tmp_path / "token"
     path.write_text("s3cret\n", encoding="ascii")
@@ -158,7 +158,7 @@ def test_the_spark_token_option_can_name_a_file(tmp_path: Path) -> None:
     assert "s3cret" not in str(refused.value)
 
 
-def test_spark_options_of_the_other_kind_of_read_are_refused() -> None:
+def test_spark_options_of_batch_reads_are_refused_by_streaming_reads_and_vice_versa() -> None:
     """A stream has no maxMessages, and a batch read has no maxMessagesPerTrigger."""
     with pytest.raises(ValueError, match="'maxMessages' is unknown"):
         stream(maxMessages="5")
@@ -181,7 +181,7 @@ def test_spark_options_of_the_other_kind_of_read_are_refused() -> None:
         ("subscription", " ", "a non-empty text"),
     ],
 )
-def test_the_error_for_a_bad_spark_option_value_names_option_value_and_form(
+def test_the_error_for_an_invalid_spark_option_names_the_option_its_value_and_the_valid_form(
     name: str, text: str, form: str
 ) -> None:
     """The error gives the option, its value, and the allowed form."""

@@ -81,7 +81,7 @@ def ids_of(partition: object) -> list[int]:
     ("wanted", "lengths"),
     [(None, [40]), (1, [40]), (2, [20, 20]), (3, [13, 13, 14]), (8, [5] * 8), (99, [1] * 40)],
 )
-def test_rows_are_divided_among_spark_partitions_in_contiguous_ranges(
+def test_rows_of_a_batch_are_divided_among_spark_partitions_in_contiguous_ranges(
     segments: list[SegmentFile], wanted: int | None, lengths: list[int], inline: bool
 ) -> None:
     """There are as many runs as requested, of similar length, in order, across segments."""
@@ -90,7 +90,7 @@ def test_rows_are_divided_among_spark_partitions_in_contiguous_ranges(
     assert [one for part in parts for one in part] == list(range(40))
 
 
-def test_spark_tasks_that_carry_rows_stay_below_the_size_limit(tmp_path: Path) -> None:
+def test_spark_tasks_that_contain_rows_stay_below_the_task_size_limit(tmp_path: Path) -> None:
     """There may be more tasks than requested. A task has at least one row, even a large one."""
     large = [b"x" * 400] * 20 + [b"x" * 10] * 80
     batch = rows([str(i) for i in range(100)], [""] * 100)
@@ -111,7 +111,7 @@ def test_spark_tasks_that_carry_rows_stay_below_the_size_limit(tmp_path: Path) -
 @pytest.mark.parametrize("inline", [True, False])
 @pytest.mark.parametrize("wanted", [None, "projects/p/subscriptions/s"])
 @pytest.mark.parametrize("written", [None, "projects/p/subscriptions/s"])
-def test_rows_of_an_old_segment_have_the_currently_configured_columns(
+def test_rows_written_with_other_columns_get_the_currently_configured_columns_in_spark(
     tmp_path: Path, written: str | None, wanted: str | None, inline: bool, by_key: bool
 ) -> None:
     """This includes a segment that was written with other columns."""
@@ -126,7 +126,7 @@ def test_rows_of_an_old_segment_have_the_currently_configured_columns(
 
 
 @pytest.mark.parametrize("inline", [True, False])
-def test_rows_of_an_ordering_key_go_to_one_spark_partition_in_order(
+def test_all_rows_of_an_ordering_key_are_in_one_spark_partition_in_order(
     segments: list[SegmentFile], inline: bool
 ) -> None:
     """The rows of a key are in one partition in order, and rows without a key are spread."""
@@ -140,13 +140,13 @@ def test_rows_of_an_ordering_key_go_to_one_spark_partition_in_order(
     assert all(any(i % 4 == 0 for i in part) for part in parts)
 
 
-def test_a_spark_batch_without_segments_has_one_empty_partition() -> None:
+def test_a_spark_batch_without_rows_has_one_empty_partition() -> None:
     """Spark requires a partition even if the lost rows are allowed to be missing."""
     assert [ids_of(part) for part in plan([], Layout())] == [[]]
 
 
 @given(keys=st.lists(st.text(max_size=3), max_size=50), of=st.integers(1, 7))
-def test_partition_shares_contain_each_row_once_and_keep_keys_together(
+def test_spark_partitions_contain_each_row_once_and_all_rows_of_an_ordering_key_together(
     keys: list[str], of: int
 ) -> None:
     """Each row is in one share, and all rows of a key are in the same one."""
@@ -159,7 +159,9 @@ def test_partition_shares_contain_each_row_once_and_keep_keys_together(
 
 
 @pytest.mark.parametrize("included", [True, False])
-def test_the_arrow_schema_of_the_rows_equals_the_schema_declared_to_spark(included: bool) -> None:
+def test_the_arrow_schema_of_message_rows_equals_the_schema_declared_to_spark(
+    included: bool,
+) -> None:
     """Spark compares Arrow schemas field by field and refuses other rows."""
     source = PubSubDataSource({"includeSubscription": str(included)})
     assert to_arrow_schema(source.schema(), timezone="UTC").equals(row_schema(included))
@@ -183,7 +185,7 @@ print(sum(batch.num_rows for batch in reader.read(partition)), source.name())
 
 @pytest.mark.parametrize("kind", ["stream", "batch"])
 @pytest.mark.parametrize("inline", [True, False])
-def test_partition_objects_load_in_an_executor_without_pullstream(
+def test_spark_partition_objects_can_be_unpickled_in_an_executor_without_pullstream(
     segments: list[SegmentFile], inline: bool, kind: str
 ) -> None:
     """Objects that Spark sends to an executor need only pyspark and pyarrow."""

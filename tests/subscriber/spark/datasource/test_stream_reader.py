@@ -63,7 +63,9 @@ def test_an_available_now_query_reads_every_message_with_all_fields_once(stage: 
     assert figures["suppressedDuplicates"] == 0
 
 
-def test_a_failed_spark_batch_is_repeated_unchanged(stage: Stage) -> None:
+def test_a_failed_batch_of_a_spark_query_is_repeated_with_the_same_number_and_rows(
+    stage: Stage,
+) -> None:
     """The number and the rows are the same, and nothing was acknowledged before the commit."""
     ids = publish(stage.broker, 30)
     backlogs = []
@@ -88,7 +90,9 @@ def test_a_failed_spark_batch_is_repeated_unchanged(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("partition_by", ["rows", "orderingKey"])
-def test_spark_rows_can_travel_with_their_tasks(stage: Stage, partition_by: str) -> None:
+def test_a_spark_query_delivers_rows_inside_its_tasks_if_executors_share_no_files(
+    stage: Stage, partition_by: str
+) -> None:
     """Executors of a cluster do not see the spool."""
     ids = publish(stage.broker, 25)
     partitions: list[int] = []
@@ -107,7 +111,7 @@ def test_spark_rows_can_travel_with_their_tasks(stage: Stage, partition_by: str)
     assert stage.broker.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_spark_batch_planned_before_a_column_change_repeats_with_the_current_columns(
+def test_a_spark_batch_planned_before_a_column_change_is_repeated_with_the_new_columns(
     stage: Stage,
 ) -> None:
     """The batch is repeated with the current columns."""
@@ -126,7 +130,7 @@ def test_a_spark_batch_planned_before_a_column_change_repeats_with_the_current_c
     assert subscriptions == [SUBSCRIPTION] * 3
 
 
-def test_an_acknowledged_spark_batch_whose_commit_record_is_lost_is_not_repeated_empty(
+def test_a_spark_query_fails_if_an_acknowledged_batch_would_be_repeated_without_rows(
     stage: Stage,
 ) -> None:
     """A repetition would have no rows. The guide gives the remedy."""
@@ -144,7 +148,9 @@ def test_an_acknowledged_spark_batch_whose_commit_record_is_lost_is_not_repeated
     assert (sink.ids, sink.replays) == (ids, [])
 
 
-def test_a_stopped_spark_query_leaves_no_process_lock_or_unplanned_message(stage: Stage) -> None:
+def test_stopping_a_spark_query_ends_its_processes_and_returns_unplanned_messages(
+    stage: Stage,
+) -> None:
     """No process, lock or unplanned message remains, and committed messages are acknowledged."""
     before = source_workers()
     sink = Sink()
@@ -164,7 +170,7 @@ def test_a_stopped_spark_query_leaves_no_process_lock_or_unplanned_message(stage
     assert [each.message.message_id for each in response.received_messages] == [late]
 
 
-def test_two_spark_queries_on_one_subscription_get_each_message_once_together(
+def test_two_spark_queries_on_one_subscription_together_get_each_message_once(
     stage: Stage, tmp_path: Path
 ) -> None:
     """Each has its own checkpoint and spool, and together they have each message once."""
@@ -179,7 +185,7 @@ def test_two_spark_queries_on_one_subscription_get_each_message_once_together(
     assert sorted(sinks[0].ids + sinks[1].ids, key=int) == ids
 
 
-def test_spark_load_reports_an_unknown_option(stage: Stage) -> None:
+def test_loading_a_spark_stream_with_an_unknown_option_raises_an_error(stage: Stage) -> None:
     """The error lists all allowed options before a query begins."""
     with pytest.raises(AnalysisException, match=r"'topic' is unknown; the options are .*lingerMs"):
         stage.read(topic="t")

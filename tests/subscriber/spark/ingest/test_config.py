@@ -42,7 +42,7 @@ def job(**arguments: Any) -> IngestJob:
     return IngestJob(**{"subscription": SUBSCRIPTION, "to": "/data/rows", **arguments})
 
 
-def test_the_ingest_job_requires_only_its_source_and_target() -> None:
+def test_the_ingest_job_requires_only_a_subscription_and_a_target_table() -> None:
     """The defaults are Parquet, undecoded messages, and a state folder inside the table."""
     made = job()
     assert made.format == "parquet"
@@ -51,7 +51,7 @@ def test_the_ingest_job_requires_only_its_source_and_target() -> None:
     assert made.bad_target() is None
 
 
-def test_the_ingest_job_writes_bad_records_to_a_second_table_beside_the_first() -> None:
+def test_by_default_the_ingest_job_writes_bad_records_to_a_second_table_beside_the_target() -> None:
     """Bad records go to a second table of the same kind unless another one is configured."""
     decoding = {"decode": "json", "schema": "id BIGINT"}
     assert job(**decoding).bad_target() == job(to="/data/rows-deadletter").target()
@@ -74,7 +74,9 @@ def test_the_ingest_job_writes_bad_records_to_a_second_table_beside_the_first() 
         ("gs://bucket/rows", "gs://bucket//rows/bad"),
     ],
 )
-def test_the_ingest_job_refuses_the_target_folder_for_bad_records(to: str, bad_to: str) -> None:
+def test_the_ingest_job_refuses_to_write_bad_records_to_its_target_folder(
+    to: str, bad_to: str
+) -> None:
     """The two folders must differ, however they are written.
 
     Otherwise bad records would replace the good rows of their batch.
@@ -89,7 +91,7 @@ def test_the_ingest_job_refuses_the_target_folder_for_bad_records(to: str, bad_t
 @pytest.mark.parametrize(
     ("table", "bad_to"), [("rows", "Rows"), ("rows", "rows_BATCHES"), ("rows_batches", "rows")]
 )
-def test_the_ingest_job_refuses_a_bad_records_table_that_it_uses_otherwise(
+def test_the_ingest_job_refuses_its_target_or_batch_table_as_table_for_bad_records(
     table: str, bad_to: str
 ) -> None:
     """Bad records must not go to the main table or to the table that records the batches."""
@@ -99,7 +101,9 @@ def test_the_ingest_job_refuses_a_bad_records_table_that_it_uses_otherwise(
     assert job(**arguments, table=table, bad_to="others").bad_target() is not None
 
 
-def test_the_ingest_job_limits_table_names_so_that_derived_names_fit(tmp_path: Path) -> None:
+def test_the_ingest_job_refuses_table_names_that_leave_no_room_for_derived_names(
+    tmp_path: Path,
+) -> None:
     """Table names are limited so that the derived names fit.
 
     PostgreSQL truncates long names, possibly to the name of the table itself, which the job would
@@ -133,7 +137,7 @@ def test_the_ingest_job_limits_table_names_so_that_derived_names_fit(tmp_path: P
         ("jdbc:derby:/data/me@home/shop", "jdbc:derby:/data/me@home/shop"),
     ],
 )
-def test_the_ingest_job_shows_and_stores_a_database_url_without_its_password(
+def test_the_ingest_job_shows_and_stores_its_database_url_without_the_password(
     url: str, told: str
 ) -> None:
     """A database URL is shown to people and kept on disk without its password."""
@@ -142,7 +146,7 @@ def test_the_ingest_job_shows_and_stores_a_database_url_without_its_password(
     assert made.target().place == made.identity["to"] == f"rows in {told}"
 
 
-def test_a_file_url_target_of_the_ingest_job_becomes_a_local_folder() -> None:
+def test_the_ingest_job_accepts_a_file_url_as_its_target_folder() -> None:
     """A file URL with percent escapes becomes a local folder."""
     assert job(to="file:///data/the%20rows").state_folder == Path("/data/the rows/_state")
 
@@ -167,7 +171,7 @@ def test_a_file_url_target_of_the_ingest_job_becomes_a_local_folder() -> None:
         ({"options": {"subscription": "s"}}, "option 'subscription' is not allowed: it is an"),
     ],
 )
-def test_the_ingest_job_refuses_options_that_exclude_each_other(
+def test_the_ingest_job_refuses_mutually_exclusive_options(
     arguments: dict[str, Any], text: str
 ) -> None:
     """Options that exclude each other are refused, and the error names the allowed combination."""
@@ -202,14 +206,16 @@ def spark_logs(folder: Path, *, planned: int, committed: int) -> None:
             (log / f".{number}.crc").touch()
 
 
-def test_the_ingest_state_folder_contains_checkpoint_and_spool(tmp_path: Path) -> None:
+def test_the_state_folder_of_an_ingest_job_contains_checkpoint_and_spool(tmp_path: Path) -> None:
     """The state folder has a checkpoint, given as a URI, and a spool."""
     with state_in(tmp_path) as state:
         assert state.checkpoint == (tmp_path / "checkpoint").as_uri()
         assert state.spool == tmp_path / "spool"
 
 
-def test_a_repeated_ingest_batch_keeps_its_name(tmp_path: Path) -> None:
+def test_a_repeated_batch_of_an_ingest_job_keeps_its_name_over_any_number_of_runs(
+    tmp_path: Path,
+) -> None:
     """A repeated batch keeps its name over any number of runs.
 
     The next batch has another name, which is kept as well.
@@ -224,7 +230,9 @@ def test_a_repeated_ingest_batch_keeps_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["all", "checkpoint", "what is in it", "its last batch"])
-def test_no_ingest_batch_name_is_reused_after_the_state_is_lost(tmp_path: Path, lost: str) -> None:
+def test_no_batch_name_of_an_ingest_job_is_reused_after_its_state_folder_is_lost(
+    tmp_path: Path, lost: str
+) -> None:
     """A batch name is never used again after the state is lost.
 
     Spark then counts from 0, and its batches have other rows.
@@ -242,7 +250,9 @@ def test_no_ingest_batch_name_is_reused_after_the_state_is_lost(tmp_path: Path, 
     assert not set(names_in(state, *range(9))) & set(before)
 
 
-def test_no_ingest_batch_name_is_reused_after_an_old_state_is_restored(tmp_path: Path) -> None:
+def test_no_batch_name_of_an_ingest_job_is_reused_after_an_old_state_folder_is_restored(
+    tmp_path: Path,
+) -> None:
     """After a copy of the state is restored, the batch that Spark repeats keeps its name.
 
     Later batches get new names because they have other rows.
@@ -260,7 +270,9 @@ def test_no_ingest_batch_name_is_reused_after_an_old_state_is_restored(tmp_path:
     assert again[1] != gone_on[1]
 
 
-def test_an_ingest_state_file_with_only_an_id_still_works(tmp_path: Path) -> None:
+def test_an_ingest_state_file_of_an_earlier_version_with_only_a_job_id_is_accepted(
+    tmp_path: Path,
+) -> None:
     """A state file with only an id still works, and batch names are built from that id."""
     known = {"id": "0123456789ab", **job().identity}
     del known["partition_by"]
@@ -269,7 +281,7 @@ def test_an_ingest_state_file_with_only_an_id_still_works(tmp_path: Path) -> Non
     assert names_in(tmp_path, 3) == ["0123456789ab-3"]
 
 
-def test_an_ingest_state_is_locked_for_one_run_at_a_time(tmp_path: Path) -> None:
+def test_the_state_folder_of_an_ingest_job_is_locked_for_one_run_at_a_time(tmp_path: Path) -> None:
     """Only one run at a time can use a state. The next run can use it afterwards."""
     text = "in use by another run of the job; wait for its end"
     with state_in(tmp_path), pytest.raises(IngestError, match=text):
@@ -285,7 +297,7 @@ def test_an_ingest_state_is_locked_for_one_run_at_a_time(tmp_path: Path) -> None
         ({"partition_by": ()}, "whose partition_by is 'a', not ''"),
     ],
 )
-def test_an_ingest_state_is_refused_for_another_table_or_partitioning(
+def test_an_ingest_state_folder_is_refused_for_another_target_table_or_partitioning(
     tmp_path: Path, other: dict[str, Any], text: str
 ) -> None:
     """A state belongs to one table: another table or another partitioning is refused."""
@@ -307,7 +319,7 @@ LOOSE: dict[str, Any] = {"decode": "json", "schema": "id BIGINT"}
         ({}, "started with decode 'json', so decode cannot be '' yet"),
     ],
 )
-def test_a_repeated_ingest_batch_requires_the_same_decoding_settings(
+def test_an_ingest_batch_already_in_the_table_is_repeated_only_with_its_decoding_settings(
     tmp_path: Path, other: dict[str, Any], text: str
 ) -> None:
     """A repeated batch must be decoded with the same settings as before.
@@ -329,7 +341,7 @@ def test_a_repeated_ingest_batch_requires_the_same_decoding_settings(
         pass
 
 
-def test_an_ingest_batch_that_is_not_in_the_table_may_be_decoded_with_other_settings(
+def test_an_ingest_batch_not_yet_in_the_table_may_be_decoded_with_other_settings(
     tmp_path: Path,
 ) -> None:
     """A batch that the table does not have may be decoded with other settings.
@@ -353,13 +365,17 @@ def test_an_ingest_batch_that_is_not_in_the_table_may_be_decoded_with_other_sett
 
 
 @pytest.mark.parametrize("to", ["/data/rows/", "/data//rows", "file:///data/rows"])
-def test_another_spelling_of_a_folder_does_not_change_the_ingest_job(to: str) -> None:
+def test_an_ingest_job_accepts_its_state_after_another_spelling_of_its_target_folder(
+    to: str,
+) -> None:
     """A trailing slash or another spelling of a folder does not change the job's identity."""
     assert job(to=to).identity == job().identity
     assert job(to="gs://b/rows/", state="/s").identity == job(to="gs://b/rows", state="/s").identity
 
 
-def test_an_ingest_schema_may_add_columns_and_not_change_their_types(tmp_path: Path) -> None:
+def test_the_schema_of_an_ingest_job_may_get_new_columns_but_no_new_types_of_old_columns(
+    tmp_path: Path,
+) -> None:
     """Columns may be added, but a known column keeps its type.
 
     This also holds if a run in between left the column out.
@@ -372,7 +388,7 @@ def test_an_ingest_schema_may_add_columns_and_not_change_their_types(tmp_path: P
         pass
 
 
-def test_an_ingest_column_is_identified_by_its_full_nested_type() -> None:
+def test_columns_of_an_ingest_schema_are_compared_with_the_types_of_all_nested_fields() -> None:
     """A column is identified by its full nested type.
 
     Names are in lower case, as Spark compares them.
@@ -397,7 +413,9 @@ def test_an_ingest_column_is_identified_by_its_full_nested_type() -> None:
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}"])
-def test_an_unreadable_ingest_state_file_is_an_error(tmp_path: Path, content: str) -> None:
+def test_an_unreadable_ingest_state_file_is_an_error_and_is_not_replaced(
+    tmp_path: Path, content: str
+) -> None:
     """An unreadable state file is an error and is not replaced."""
     (tmp_path / "job.json").write_text(content)
     with pytest.raises(IngestError, match="cannot be used"):
@@ -429,7 +447,7 @@ def test_an_unreadable_ingest_state_file_is_an_error(tmp_path: Path, content: st
     ],
     ids=["plain", "java", "python", "python in trouble"],
 )
-def test_an_ingest_error_reports_the_root_cause_of_a_stack_trace_in_one_line(
+def test_an_error_of_the_ingest_job_has_the_root_cause_of_sparks_stack_trace_in_one_line(
     trace: str, reason: str
 ) -> None:
     """The error contains the root cause of a stack trace in one line."""
@@ -441,7 +459,7 @@ def report(seconds: float = 2.0, rows: int = 1000, **others: Any) -> IngestRepor
     return IngestReport(Totals(3, rows, 5000, 12), seconds, source, "/data/rows", **others)
 
 
-def test_the_text_summary_of_the_ingest_job_lists_the_work_done() -> None:
+def test_the_text_summary_of_the_ingest_job_lists_the_numbers_of_written_and_bad_records() -> None:
     """The text summary lists the work done by the job."""
     assert summary(report(bad_to="/bad", stopped=True), as_json=False).splitlines() == [
         "1,000 messages in 3 batches, 5,000 bytes of data, in 2.0 s (500 a second)",
@@ -452,7 +470,7 @@ def test_the_text_summary_of_the_ingest_job_lists_the_work_done() -> None:
     ]
 
 
-def test_the_json_summary_of_the_ingest_job_has_the_same_figures() -> None:
+def test_the_json_summary_of_the_ingest_job_has_the_numbers_of_the_text_summary() -> None:
     """The JSON summary has the same figures."""
     assert json.loads(summary(report(), as_json=True)) == {
         "batches": 3,
@@ -467,7 +485,7 @@ def test_the_json_summary_of_the_ingest_job_has_the_same_figures() -> None:
     }
 
 
-def test_the_ingest_rate_covers_only_the_last_seconds() -> None:
+def test_the_message_rate_shown_by_the_ingest_job_covers_only_the_last_seconds() -> None:
     """The rate covers only the last seconds."""
     rate = Rate()
     assert rate.update(report(0.0, 0)) == 0.0
@@ -475,7 +493,7 @@ def test_the_ingest_rate_covers_only_the_last_seconds() -> None:
     assert rate.update(report(20.0, 1000)) == 0.0
 
 
-def test_ingest_progress_in_a_pipe_prints_a_line_every_ten_seconds(
+def test_the_progress_of_the_ingest_job_is_printed_to_a_pipe_every_ten_seconds(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Output to a pipe gets one line every ten seconds instead of every half second."""
@@ -488,7 +506,7 @@ def test_ingest_progress_in_a_pipe_prints_a_line_every_ten_seconds(
     assert "messages=4000" in second
 
 
-def test_ingest_progress_on_a_terminal_redraws_one_line() -> None:
+def test_the_progress_of_the_ingest_job_is_redrawn_in_one_line_on_a_terminal() -> None:
     """The line on a terminal is redrawn with the rate and the backlog."""
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=120)
@@ -497,7 +515,7 @@ def test_ingest_progress_on_a_terminal_redraws_one_line() -> None:
     assert "1,000 rows in 3 batches, 0 rows/s, backlog 40, 12 bad, 2 s" in shown.getvalue()
 
 
-def test_the_ingest_command_without_pyspark_names_the_extra_to_install(
+def test_the_ingest_command_without_pyspark_prints_the_extra_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without pyspark, the command names the extra to install in one line."""

@@ -67,7 +67,7 @@ def publish_json(broker: Emulator, *records: Any) -> None:
         topics.publish(TOPIC, [{"data": one} for one in data])
 
 
-def test_the_ingest_job_writes_every_message_to_the_good_or_the_bad_table(
+def test_the_ingest_job_writes_every_message_to_the_target_or_the_bad_records_table(
     spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
 ) -> None:
     """Good records go to folders by country, and bad ones to the other table with a reason.
@@ -118,7 +118,7 @@ def test_the_ingest_job_writes_every_message_to_the_good_or_the_bad_table(
 
 
 @pytest.mark.parametrize("lost", ["_state", "_state/checkpoint"])
-def test_the_ingest_job_loses_no_row_when_its_state_is_lost(
+def test_the_ingest_job_loses_no_row_of_the_table_when_its_state_folder_is_lost(
     spark: SparkSession,
     broker: Emulator,
     tmp_path: Path,
@@ -154,7 +154,7 @@ def test_the_next_ingest_run_overwrites_a_batch_that_failed_after_writing_its_ro
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 1
 
 
-def test_a_stopped_ingest_job_finishes_and_commits_its_current_batch(
+def test_stopping_the_ingest_job_lets_it_write_and_commit_the_current_batch(
     spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
 ) -> None:
     """A stopped job writes, counts and commits the current batch.
@@ -217,7 +217,7 @@ def test_the_ingest_job_does_not_acknowledge_messages_that_it_cannot_write(
         ({"format": "delta"}, IngestError, "this Spark has no Delta Lake: pip install delta-spark"),
     ],
 )
-def test_an_impossible_ingest_job_is_refused_before_it_writes_anything(
+def test_an_ingest_job_that_cannot_succeed_is_refused_before_it_writes_anything(
     ingest: Callable[..., IngestReport],
     tmp_path: Path,
     arguments: dict[str, Any],
@@ -230,7 +230,7 @@ def test_an_impossible_ingest_job_is_refused_before_it_writes_anything(
     assert not list((tmp_path).glob(f"rows/{BATCH_COLUMN}*"))
 
 
-def test_the_ingest_job_fails_for_a_missing_subscription_with_the_servers_words(
+def test_the_ingest_job_fails_for_a_missing_subscription_with_the_servers_error_text(
     broker: Emulator, spark: SparkSession, tmp_path: Path
 ) -> None:
     """The error quotes the server's own words."""
@@ -269,7 +269,7 @@ REASONS = {
 }
 
 
-def test_the_ingest_job_stores_undecodable_messages_unchanged_with_a_reason(
+def test_the_ingest_job_writes_undecodable_messages_to_the_bad_records_table_with_a_reason(
     spark: SparkSession,
 ) -> None:
     """Each message is either good or bad, and bad messages are stored unchanged with a reason."""
@@ -282,7 +282,9 @@ def test_the_ingest_job_stores_undecodable_messages_unchanged_with_a_reason(
     assert told == {data: reason for data, reason in REASONS.items() if reason} | {None: "empty"}
 
 
-def test_date_and_hour_folders_of_the_ingest_job_use_utc(spark: SparkSession) -> None:
+def test_the_ingest_job_names_date_and_hour_folders_by_utc_in_any_session_time_zone(
+    spark: SparkSession,
+) -> None:
     """Date and hour folders use UTC in every session time zone.
 
     This also holds on a day on which that zone skips an hour.
@@ -308,7 +310,7 @@ def handler(
     return BatchHandler(decoding, target, bad, derived=derived, name=lambda number: f"job-{number}")
 
 
-def test_ingest_folders_use_the_publish_time_despite_a_field_of_the_same_name(
+def test_the_ingest_job_partitions_by_publish_time_despite_a_field_of_the_same_name(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Folder names use the publish time even if a field has the same name."""
@@ -323,7 +325,7 @@ def test_ingest_folders_use_the_publish_time_despite_a_field_of_the_same_name(
     ]
 
 
-def test_a_repeated_ingest_batch_replaces_its_own_files(
+def test_a_repeated_batch_of_the_ingest_job_replaces_the_files_of_its_earlier_attempt(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A repeated batch replaces its own files, also those of a killed run.
@@ -353,7 +355,7 @@ def derby(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-def test_the_ingest_job_writes_each_batch_to_a_database_once(
+def test_the_ingest_job_writes_a_repeated_batch_to_a_database_only_once(
     spark: SparkSession, derby: Path
 ) -> None:
     """A database has each batch once, and maps become JSON.
@@ -410,7 +412,7 @@ def test_a_row_written_twice_by_a_spark_task_is_stored_in_the_database_once(
     assert sorted(bytes(row.data) for row in table.collect()) == [b"a", b"b", b"b"]
 
 
-def test_an_unreachable_ingest_database_is_an_error_that_names_credentials_and_driver(
+def test_the_ingest_error_for_an_unreachable_database_names_credentials_and_driver(
     spark: SparkSession, derby: Path
 ) -> None:
     """A missing database is an error that names the source of credentials and driver."""
@@ -419,7 +421,9 @@ def test_an_unreachable_ingest_database_is_an_error_that_names_credentials_and_d
             JdbcTarget(url, "t").check(spark)
 
 
-def test_a_closed_ingest_batch_handler_refuses_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_batch_writer_of_the_ingest_job_refuses_batches_after_it_was_closed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """A closed handler refuses the batch, so that Spark does not consider it written."""
     closing = handler(FileTarget(str(tmp_path / "rows"), "json"), None)
     assert closing.close()
@@ -428,7 +432,7 @@ def test_a_closed_ingest_batch_handler_refuses_a_batch(spark: SparkSession, tmp_
     assert closing.totals == Totals()
 
 
-def test_the_ingest_command_ingests_all_messages_and_reports_the_result(
+def test_the_ingest_command_writes_all_messages_to_the_table_and_prints_a_summary(
     spark: SparkSession, broker: Emulator, tmp_path: Path
 ) -> None:
     """The command ingests all messages and reports the result."""
@@ -454,7 +458,7 @@ def test_the_ingest_command_ingests_all_messages_and_reports_the_result(
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 2
 
 
-def test_ctrl_c_ends_the_ingest_command_between_two_batches(
+def test_ctrl_c_ends_the_ingest_command_after_its_current_batch(
     spark: SparkSession, broker: Emulator, tmp_path: Path
 ) -> None:
     """Ctrl-C ends the command between two batches.

@@ -30,7 +30,9 @@ def java_home(folder: Path, version: str, *, release: bool = True) -> Path:
 
 @pytest.mark.parametrize("release", [True, False])
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.8"])
-def test_a_new_enough_java_home_is_kept(tmp_path: Path, version: str, release: bool) -> None:
+def test_local_spark_keeps_a_java_home_with_a_supported_java_version(
+    tmp_path: Path, version: str, release: bool
+) -> None:
     """The user's choice is respected."""
     home = java_home(tmp_path / "java", version, release=release)
     environ = {"JAVA_HOME": str(home), "PATH": ""}
@@ -38,7 +40,9 @@ def test_a_new_enough_java_home_is_kept(tmp_path: Path, version: str, release: b
     assert environ == {"JAVA_HOME": str(home), "PATH": ""}
 
 
-def test_an_old_java_home_is_replaced_by_the_java_on_path(tmp_path: Path) -> None:
+def test_local_spark_replaces_a_java_home_that_is_too_old_by_the_java_on_the_path(
+    tmp_path: Path,
+) -> None:
     """Spark would use JAVA_HOME first."""
     old = java_home(tmp_path / "old", "1.8.0_412")
     new = java_home(tmp_path / "new", "17.0.1")
@@ -48,7 +52,7 @@ def test_an_old_java_home_is_replaced_by_the_java_on_path(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("existing", ["none", "old", "broken"])
-def test_the_installed_java_runs_without_the_vector_module_that_it_lacks(
+def test_local_spark_starts_with_a_java_that_lacks_the_vector_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existing: str
 ) -> None:
     """Spark's launcher asks for jdk.incubator.vector with every Java."""
@@ -70,7 +74,7 @@ def test_the_installed_java_runs_without_the_vector_module_that_it_lacks(
     assert os.stat(java).st_ino == before
 
 
-def test_the_error_without_a_suitable_java_lists_the_versions_found(
+def test_local_spark_without_a_suitable_java_raises_an_error_with_the_versions_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error lists the Java versions found and the remedy."""
@@ -82,7 +86,7 @@ def test_the_error_without_a_suitable_java_lists_the_versions_found(
     assert "pullstream[spark]" in str(caught.value)
 
 
-def test_the_users_java_options_override_the_local_session_defaults(
+def test_the_users_java_options_override_those_of_a_local_spark_session(
     spark: SparkSession,
 ) -> None:
     """The user's options come last and override ours."""

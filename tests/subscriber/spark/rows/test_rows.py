@@ -39,7 +39,7 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES, st.sampled_from([1, 3, 512]))
-def test_each_spark_row_has_the_fields_of_its_message(
+def test_each_spark_row_has_the_data_attributes_key_id_and_times_of_its_message(
     received: list[pubsub.ReceivedMessage], at_once: int
 ) -> None:
     """Times are in microseconds, and uncounted attempts are null, for any number read at once."""
@@ -78,7 +78,7 @@ def test_a_message_attribute_without_value_is_an_empty_string_in_its_row() -> No
     ]
 
 
-def test_spark_rows_have_a_subscription_column_if_configured() -> None:
+def test_spark_rows_have_a_last_column_with_the_subscription_if_configured() -> None:
     """The column is the last one, with the same value in each row."""
     rows = to_batch(Columns([b""] * 3), "projects/p/subscriptions/s")
     assert rows.schema == row_schema(include_subscription=True)
@@ -86,7 +86,7 @@ def test_spark_rows_have_a_subscription_column_if_configured() -> None:
     assert rows.column("subscription").to_pylist() == ["projects/p/subscriptions/s"] * 3
 
 
-def test_spark_row_columns_have_the_types_that_spark_expects() -> None:
+def test_the_columns_of_message_rows_have_the_arrow_types_that_spark_expects() -> None:
     """A source's first Arrow batch must have exactly the types of its schema."""
     assert [(field.name, str(field.type)) for field in row_schema(include_subscription=True)] == [
         ("message_id", "string"),

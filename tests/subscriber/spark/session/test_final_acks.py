@@ -45,7 +45,7 @@ def segments(settings: IngestSettings) -> int:
     return len(list(settings.spool_dir.glob("seg-*")))
 
 
-def test_final_acks_acknowledge_the_committed_batches_only(
+def test_final_acks_of_an_ingest_run_acknowledge_only_the_committed_batches(
     broker: Emulator, settings: IngestSettings
 ) -> None:
     """Only the given batches are acknowledged, by unary calls, and a second call does nothing."""
@@ -58,7 +58,7 @@ def test_final_acks_acknowledge_the_committed_batches_only(
     assert len(broker.history.deliveries()) == deliveries
 
 
-def test_an_ingest_session_continues_after_a_partly_failed_final_acknowledgement(
+def test_an_ingest_session_can_continue_on_the_spool_of_partly_failed_final_acks(
     broker: Emulator, settings: IngestSettings
 ) -> None:
     """The session suppresses messages that are redelivered anyway, and keeps unsettled ones."""
@@ -76,7 +76,7 @@ def test_an_ingest_session_continues_after_a_partly_failed_final_acknowledgement
         eventually(lambda: broker.backlog(SUBSCRIPTION) == 0)
 
 
-def test_final_acks_retry_transient_failures_until_the_time_limit(
+def test_final_acks_of_an_ingest_run_retry_transient_failures_until_the_time_limit(
     broker: Emulator, settings: IngestSettings
 ) -> None:
     """The retries end after the time limit."""
@@ -87,7 +87,7 @@ def test_final_acks_retry_transient_failures_until_the_time_limit(
     assert segments(settings) == 0
 
 
-def test_final_acks_refuse_a_spool_in_use_by_a_session(
+def test_final_acks_of_an_ingest_run_refuse_a_spool_that_a_running_session_uses(
     settings: IngestSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A running session acknowledges its own messages."""
@@ -99,7 +99,9 @@ def test_final_acks_refuse_a_spool_in_use_by_a_session(
     assert settle(settings, 1) == 0
 
 
-def test_final_acks_read_the_result_of_each_ack_id_from_a_reply(broker: Emulator) -> None:
+def test_final_acks_of_an_ingest_run_count_success_and_failure_of_each_ack_id_separately(
+    broker: Emulator,
+) -> None:
     """With exactly-once delivery, the server takes the valid ids and names the others."""
     make_subscription(broker, enable_exactly_once_delivery=True)
     publish(broker, 3)
@@ -113,7 +115,7 @@ def test_final_acks_read_the_result_of_each_ack_id_from_a_reply(broker: Emulator
     assert acked(broker) == {again[0].message.message_id}
 
 
-def test_final_acks_retry_ack_ids_that_an_error_does_not_name(
+def test_final_acks_of_an_ingest_run_retry_ack_ids_that_the_servers_error_does_not_name(
     broker: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server may have refused the whole request because of one id."""

@@ -35,7 +35,7 @@ def cut(ledger: LeaseLedger, seq: int, messages: int, size: int) -> list[Message
     return found
 
 
-def test_the_lease_ledger_cuts_segments_in_the_order_of_arrival() -> None:
+def test_the_lease_ledger_gives_messages_to_segments_in_the_order_of_arrival() -> None:
     """A cut takes messages up to the limits, and at least one."""
     ledger = LeaseLedger(set())
     arrive(ledger, batch(["a", "b", "c"], share=10))
@@ -47,7 +47,7 @@ def test_the_lease_ledger_cuts_segments_in_the_order_of_arrival() -> None:
     assert (ledger.buffered, ledger.spooled, ledger.segments) == (0, 4, [1, 2, 3])
 
 
-def test_the_lease_ledger_is_full_by_messages_or_by_bytes() -> None:
+def test_the_lease_ledger_has_a_full_batch_when_messages_or_bytes_reach_the_limit() -> None:
     """The limit that is reached first counts."""
     ledger = LeaseLedger(set())
     arrive(ledger, batch(["a", "b"], share=10))
@@ -58,7 +58,7 @@ def test_the_lease_ledger_is_full_by_messages_or_by_bytes() -> None:
     assert not ledger.has(1, 1)
 
 
-def test_a_redelivery_replaces_the_earlier_delivery_in_the_lease_ledger() -> None:
+def test_a_redelivery_replaces_the_earlier_delivery_of_its_message_in_the_lease_ledger() -> None:
     """A redelivery replaces the earlier delivery in the buffer, an open segment or a restored one.
 
     It makes no new row.
@@ -75,7 +75,7 @@ def test_a_redelivery_replaces_the_earlier_delivery_in_the_lease_ledger() -> Non
     assert ack_ids(cut(ledger, 3, 9, 1000)) == ["a/2", "b/1"]
 
 
-def test_the_lease_ledger_keeps_the_newer_of_two_deliveries_in_one_list() -> None:
+def test_the_lease_ledger_keeps_the_newer_of_two_deliveries_that_arrive_together() -> None:
     """The newer delivery stays."""
     ledger = LeaseLedger(set())
     twice = [*batch(["a"]), *batch(["a"], delivery=2)]
@@ -84,7 +84,7 @@ def test_the_lease_ledger_keeps_the_newer_of_two_deliveries_in_one_list() -> Non
     assert ack_ids(cut(ledger, 1, 9, 1000)) == ["a/2"]
 
 
-def test_the_lease_ledger_suppresses_and_counts_redeliveries_of_committed_messages() -> None:
+def test_the_lease_ledger_makes_no_row_for_redeliveries_of_committed_messages() -> None:
     """The message is returned at once to be acknowledged."""
     ledger = LeaseLedger({"a"})
     arrival = arrive(ledger, batch(["a", "b"]))
@@ -92,7 +92,7 @@ def test_the_lease_ledger_suppresses_and_counts_redeliveries_of_committed_messag
     assert (ledger.suppressed, ledger.buffered) == (1, 1)
 
 
-def test_the_lease_ledger_counts_every_redelivery() -> None:
+def test_the_lease_ledger_counts_redeliveries_of_buffered_written_and_committed_messages() -> None:
     """Redeliveries of buffered, written, restored or committed messages make no row."""
     ledger = LeaseLedger({"done"})
     ledger.restore(1, ["restored"])
@@ -118,7 +118,7 @@ def test_messages_of_an_unwritten_segment_are_buffered_again_with_their_newest_l
     assert ack_ids(cut(ledger, 1, 9, 1000)) == ["a/1", "b/2", "c/1"]
 
 
-def test_a_lost_lease_removes_only_buffered_messages_from_the_lease_ledger() -> None:
+def test_a_lost_lease_removes_only_unwritten_messages_from_the_lease_ledger() -> None:
     """Messages in a segment stay and wait for their redelivery, and so do redelivered messages."""
     ledger = LeaseLedger(set())
     old = batch(["a", "b"])
@@ -132,7 +132,7 @@ def test_a_lost_lease_removes_only_buffered_messages_from_the_lease_ledger() -> 
     assert ack_ids(cut(ledger, 2, 9, 1000)) == ["c/2"]
 
 
-def test_a_lost_message_takes_its_place_in_the_order_of_redelivery() -> None:
+def test_a_spark_message_that_lost_its_lease_is_ordered_by_the_time_of_its_redelivery() -> None:
     """The order after a loss is the order of redelivery.
 
     A redelivery of a message that is still buffered keeps its place.
@@ -164,7 +164,7 @@ def test_lost_messages_take_no_memory_in_the_lease_ledger() -> None:
     assert max(sizes[10:]) < 1.2 * max(sizes[:10])
 
 
-def test_the_lease_ledger_builds_rows_when_messages_arrive() -> None:
+def test_the_lease_ledger_builds_the_rows_of_messages_when_they_arrive() -> None:
     """Segments take them by their own size, and not by response."""
     ledger = LeaseLedger(set())
     messages = batch([str(number) for number in range(10)])
@@ -178,7 +178,7 @@ def test_the_lease_ledger_builds_rows_when_messages_arrive() -> None:
     assert ids == [str(number) for number in range(10)]
 
 
-def test_rows_of_lost_and_committed_messages_are_freed_by_the_lease_ledger() -> None:
+def test_the_lease_ledger_frees_the_rows_of_lost_and_committed_messages() -> None:
     """The other rows are not made again."""
     ledger = LeaseLedger({"0", 5})
     messages = batch([str(number) for number in range(6)], data=bytes(1000))
@@ -192,7 +192,7 @@ def test_rows_of_lost_and_committed_messages_are_freed_by_the_lease_ledger() -> 
     assert 2000 <= group.rows.get_total_buffer_size() < 3000
 
 
-def test_adopted_leases_do_not_replace_newer_leases_in_the_ledger() -> None:
+def test_adopted_leases_do_not_replace_newer_leases_in_the_lease_ledger() -> None:
     """A redelivery may have come first."""
     ledger = LeaseLedger(set())
     ledger.restore(1, ["a", "b"])

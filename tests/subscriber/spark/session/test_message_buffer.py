@@ -72,7 +72,7 @@ def world() -> Iterator[World]:
     one.close()
 
 
-def test_the_message_buffer_does_not_wait_for_a_full_batch(world: World) -> None:
+def test_the_spark_message_buffer_returns_at_once_when_a_batch_is_full(world: World) -> None:
     """A batch is full by messages or by bytes, and earlier messages count."""
     waiting = world.wait()
     world.bring("a", "b", "c", "d")
@@ -96,14 +96,18 @@ def test_the_linger_time_of_a_spark_batch_counts_from_its_first_message(world: W
     assert waiting.result(TIMEOUT) is True
 
 
-def test_messages_that_arrived_before_the_wait_count_as_having_lingered(world: World) -> None:
+def test_the_linger_time_includes_the_time_of_messages_that_arrived_before_the_trigger(
+    world: World,
+) -> None:
     """The messages came while Spark worked on the previous batch."""
     world.bring("a")
     world.clock.advance(10)
     assert world.buffer.wait(4, 100, linger=10, idle=5, drain=False)
 
 
-def test_the_linger_time_of_messages_left_by_a_full_batch_begins_at_its_cut(world: World) -> None:
+def test_messages_left_by_a_full_spark_batch_begin_their_linger_time_with_the_next_batch(
+    world: World,
+) -> None:
     """Otherwise each batch after the first would have a random, small size."""
     world.bring("a", "b", "c", "d", "e")
     world.clock.advance(9)
@@ -114,7 +118,9 @@ def test_the_linger_time_of_messages_left_by_a_full_batch_begins_at_its_cut(worl
     assert world.buffer.cut(2, 4, 100)[1]
 
 
-def test_the_prefetcher_waits_for_a_full_batch_only(world: World) -> None:
+def test_the_spark_prefetcher_waits_for_a_full_batch_or_the_end_of_the_session(
+    world: World,
+) -> None:
     """The prefetcher waits until the batch is full, or until the wait or subscription ends."""
     is_over = threading.Event()
 
@@ -140,14 +146,18 @@ def test_the_prefetcher_waits_for_a_full_batch_only(world: World) -> None:
         assert waiting.result(TIMEOUT) is False
 
 
-def test_the_message_buffer_waits_for_a_first_message_only_for_the_idle_time(world: World) -> None:
+def test_the_spark_message_buffer_waits_for_a_first_message_only_for_the_idle_time(
+    world: World,
+) -> None:
     """The idle time counts from the call."""
     world.clock.advance(100)
     waiting = world.wait()
     assert world.ends_after(waiting, 5) is False
 
 
-def test_redeliveries_of_committed_messages_do_not_end_the_buffers_wait(world: World) -> None:
+def test_redeliveries_of_committed_messages_do_not_end_the_wait_for_a_spark_batch(
+    world: World,
+) -> None:
     """Redeliveries of committed messages are acknowledged.
 
     The earlier of two deliveries is dropped.
@@ -164,13 +174,15 @@ def test_redeliveries_of_committed_messages_do_not_end_the_buffers_wait(world: W
     assert outcomes.verdicts()[1:] == [(Disposition.DROP, "a/1")]
 
 
-def test_the_end_of_the_subscription_ends_the_wait_of_the_message_buffer(world: World) -> None:
+def test_the_end_of_the_subscription_ends_the_wait_for_messages_of_a_spark_batch(
+    world: World,
+) -> None:
     waiting = world.wait()
     world.change(SubscriptionState.CLOSING)
     assert waiting.result(TIMEOUT) is False
 
 
-def test_a_drain_of_the_message_buffer_ends_when_a_working_stream_brings_no_message(
+def test_a_drain_of_the_backlog_by_spark_ends_when_a_working_stream_brings_no_message(
     world: World,
 ) -> None:
     """Only a working stream proves that there are no messages. Each message restarts the wait."""
@@ -187,7 +199,7 @@ def test_a_drain_of_the_message_buffer_ends_when_a_working_stream_brings_no_mess
     assert world.ends_after(waiting, 5) is False
 
 
-def test_a_drain_ends_after_a_while_with_a_server_that_never_answers_heartbeats(
+def test_a_drain_of_the_backlog_by_spark_ends_in_time_with_a_server_without_heartbeats(
     world: World,
 ) -> None:
     """The stream is open and has delivered nothing."""
@@ -195,7 +207,9 @@ def test_a_drain_ends_after_a_while_with_a_server_that_never_answers_heartbeats(
     assert world.ends_after(waiting, 30) is False
 
 
-def test_a_drained_batch_is_complete_after_the_idle_time_without_messages(world: World) -> None:
+def test_when_spark_drains_the_backlog_a_batch_ends_after_the_idle_time_without_messages(
+    world: World,
+) -> None:
     """A batch is complete when no message has come for the idle time."""
     world.change(SubscriptionState.STREAMING)
     waiting = world.wait(drain=True, linger=1000)
@@ -208,7 +222,9 @@ def test_a_drained_batch_is_complete_after_the_idle_time_without_messages(world:
     assert world.ends_after(waiting, 5) is True
 
 
-def test_a_lost_lease_removes_its_message_from_the_buffer(world: World) -> None:
+def test_a_message_that_loses_its_lease_is_removed_from_the_spark_message_buffer(
+    world: World,
+) -> None:
     """The message will be redelivered, here or elsewhere."""
     messages = MessageBatch(batch(["a", "b"]))
     world.buffer(messages)
@@ -217,7 +233,7 @@ def test_a_lost_lease_removes_its_message_from_the_buffer(world: World) -> None:
         assert flat(ledger.cut(1, 9, 1000)) == messages[1:]
 
 
-def test_the_sessions_cut_of_the_buffer_comes_before_the_work_of_its_row_worker(
+def test_rows_of_new_messages_are_built_after_a_session_has_taken_a_batch_from_the_buffer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Messages that arrive meanwhile are prepared afterwards, and none is lost."""

@@ -9,7 +9,7 @@ from pullstream.spark.spool.segment import ACK_ID
 from tests.subscriber.spark.session.messages import batch, flat
 
 
-def test_rows_of_a_message_group_have_the_ack_id_of_each_message() -> None:
+def test_rows_of_a_spark_message_group_have_the_ack_id_of_each_message() -> None:
     """The other columns are those of the data source."""
     messages = batch(["a", "b"])
     rows = rows_of([MessageGroup.of_arrived(messages, None)], None)
@@ -18,7 +18,7 @@ def test_rows_of_a_message_group_have_the_ack_id_of_each_message() -> None:
     assert rows.drop_columns([ACK_ID]) == to_batch(Columns(encoded))
 
 
-def test_rows_of_a_message_group_have_the_subscription_if_configured() -> None:
+def test_rows_of_a_spark_message_group_have_the_subscription_if_configured() -> None:
     """The settings decide whether there is such a column, also for rows that are made late."""
     name = "projects/p/subscriptions/s"
     early = MessageGroup.of_arrived(batch(["a"]), name)
@@ -26,7 +26,7 @@ def test_rows_of_a_message_group_have_the_subscription_if_configured() -> None:
     assert rows_of([early, late], name).column("subscription").to_pylist() == [name] * 2
 
 
-def test_the_first_messages_of_a_group_can_be_split_off_with_their_rows() -> None:
+def test_the_first_messages_of_a_spark_message_group_can_be_split_off_with_their_rows() -> None:
     """The other messages stay; both keep their rows."""
     messages = batch(["a", "b", "c"])
     group = MessageGroup.of_arrived(messages, None)
@@ -37,7 +37,7 @@ def test_the_first_messages_of_a_group_can_be_split_off_with_their_rows() -> Non
     assert rows == [["a", "b"], ["c"]]
 
 
-def test_splitting_a_message_group_builds_no_missing_rows() -> None:
+def test_splitting_a_spark_message_group_without_rows_builds_no_rows() -> None:
     """Missing rows are made when they are needed."""
     group = MessageGroup(["a", "b", "c"], batch(["a", "b", "c"]), None)
     group.keep_only([0, 2])

@@ -10,7 +10,7 @@ from pullstream.spark.session.prefetch import Prefetcher, PrefetchMode
 from tests.subscriber.streaming.fakes import TIMEOUT
 
 
-def test_ending_the_prefetcher_wakes_its_waiting_job() -> None:
+def test_ending_the_spark_prefetcher_wakes_its_waiting_job_and_waits_for_the_end_of_it() -> None:
     """`end` returns when the job has ended."""
     ahead, woken = Prefetcher(PrefetchMode.IN_BACKGROUND), threading.Event()
     seen: list[bool] = []
@@ -27,12 +27,12 @@ def test_ending_the_prefetcher_wakes_its_waiting_job() -> None:
     assert not ahead.is_under_way
 
 
-def test_ending_the_prefetcher_without_a_job_does_nothing() -> None:
+def test_ending_the_spark_prefetcher_without_a_running_job_returns_at_once() -> None:
     """Nothing is woken."""
     Prefetcher(PrefetchMode.IN_BACKGROUND).end(pytest.fail)
 
 
-def test_the_prefetcher_in_mode_at_once_runs_its_job_inside_start() -> None:
+def test_the_spark_prefetcher_in_mode_at_once_runs_its_job_on_the_calling_thread() -> None:
     """The job runs inside `start`, and does not wait for anything."""
     ahead = Prefetcher(PrefetchMode.AT_ONCE)
     seen: list[bool] = []
@@ -40,12 +40,14 @@ def test_the_prefetcher_in_mode_at_once_runs_its_job_inside_start() -> None:
     assert seen == [True]
 
 
-def test_the_prefetcher_in_mode_off_runs_no_job() -> None:
+def test_the_spark_prefetcher_in_mode_off_never_prefetches() -> None:
     """The session does the work when it is needed."""
     Prefetcher(PrefetchMode.OFF).start(pytest.fail)
 
 
-def test_the_prefetcher_runs_no_job_if_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spark_prefetcher_skips_its_job_if_no_thread_can_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The session does the work when it is needed."""
 
     def refuse(thread: threading.Thread) -> None:

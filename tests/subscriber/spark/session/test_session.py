@@ -33,7 +33,9 @@ from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 # ---- the beginning -----------------------------------------------------------------------------
 
 
-def test_a_new_ingest_session_has_no_thread_file_or_connection(world: World) -> None:
+def test_a_new_ingest_session_opens_no_thread_file_or_connection_before_its_first_use(
+    world: World,
+) -> None:
     """A new session has no thread, file or connection. Its reports are empty, and it can close."""
     before = threads()
     session = world.session()
@@ -48,7 +50,9 @@ def test_a_new_ingest_session_has_no_thread_file_or_connection(world: World) -> 
         session.latest(0)
 
 
-def test_an_ingest_session_of_a_missing_subscription_raises(broker: Emulator, spool: Path) -> None:
+def test_the_first_read_of_an_ingest_session_of_a_missing_subscription_raises(
+    broker: Emulator, spool: Path
+) -> None:
     session = IngestSession(settings_of(broker, spool, idle_wait=TIMEOUT))
     for begin in (session.prepare_available_now, lambda: None):
         begin()
@@ -57,7 +61,7 @@ def test_an_ingest_session_of_a_missing_subscription_raises(broker: Emulator, sp
     session.close()
 
 
-def test_an_available_now_run_with_an_unreachable_server_raises(
+def test_a_spark_available_now_run_with_an_unreachable_server_raises(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An "available now" run ends with the error instead of an empty result."""
@@ -72,7 +76,7 @@ def test_an_available_now_run_with_an_unreachable_server_raises(
 # ---- batches -----------------------------------------------------------------------------------
 
 
-def test_each_read_of_an_ingest_batch_returns_the_same_rows_in_order_of_arrival(
+def test_each_read_of_a_planned_batch_returns_the_same_rows_in_order_of_arrival(
     world: World,
 ) -> None:
     """Each read returns the same rows in the order of arrival."""
@@ -85,7 +89,9 @@ def test_each_read_of_an_ingest_batch_returns_the_same_rows_in_order_of_arrival(
     assert acked(world.broker) == set()
 
 
-def test_an_ingest_batch_keeps_to_the_smaller_of_call_limit_and_setting(world: World) -> None:
+def test_an_ingest_batch_has_at_most_the_smaller_of_the_limits_of_spark_and_the_settings(
+    world: World,
+) -> None:
     """The smaller of the call's limit and the setting counts. The next batches have the rest."""
     published = publish(world.broker, 10)
     session = world.session(max_messages_per_trigger=6, linger=1)
@@ -98,7 +104,7 @@ def test_an_ingest_batch_keeps_to_the_smaller_of_call_limit_and_setting(world: W
     eventually(lambda: acked(world.broker) == set(published))
 
 
-def test_a_byte_limit_of_an_ingest_batch_admits_at_least_one_message(world: World) -> None:
+def test_an_ingest_batch_has_at_least_one_message_whatever_its_byte_limit(world: World) -> None:
     """Otherwise a large message would block everything."""
     for _ in range(3):
         world.broker.publish(TOPIC, b"x" * 10_000)
@@ -108,7 +114,9 @@ def test_a_byte_limit_of_an_ingest_batch_admits_at_least_one_message(world: Worl
         assert len(ids(session, number, number + 1)) == 1
 
 
-def test_messages_in_segments_count_as_outstanding_until_the_commit(world: World) -> None:
+def test_messages_of_planned_spark_batches_count_as_outstanding_until_the_commit(
+    world: World,
+) -> None:
     """Messages in segments count until the commit."""
     publish(world.broker, 30)
     session = world.session(max_messages_per_trigger=5, max_outstanding_messages=10, linger=0)
@@ -120,7 +128,9 @@ def test_messages_in_segments_count_as_outstanding_until_the_commit(world: World
     assert session.report()["leased"] <= 10
 
 
-def test_the_offset_of_an_ingest_session_stays_without_messages(world: World) -> None:
+def test_the_latest_offset_of_an_ingest_session_does_not_advance_without_messages(
+    world: World,
+) -> None:
     """The session waits for a message first."""
     session = world.session(idle_wait=0)
     assert session.latest(0) == 0
@@ -128,14 +138,16 @@ def test_the_offset_of_an_ingest_session_stays_without_messages(world: World) ->
     assert session.report()["seq"] == 7
 
 
-def test_a_repeated_latest_call_of_an_ingest_session_has_the_same_answer(world: World) -> None:
+def test_an_ingest_session_asked_twice_for_its_latest_offset_gives_the_same_answer(
+    world: World,
+) -> None:
     """A repeated question from the same start has the same answer."""
     publish(world.broker, 3)
     session = world.session()
     assert session.latest(0) == session.latest(0) == 1
 
 
-def test_rows_of_an_ingest_session_name_their_subscription_if_configured(world: World) -> None:
+def test_rows_of_an_ingest_session_have_the_subscription_name_if_configured(world: World) -> None:
     publish(world.broker, 2)
     session = world.session(include_subscription=True)
     session.latest(0)
@@ -147,7 +159,7 @@ def test_rows_of_an_ingest_session_name_their_subscription_if_configured(world: 
 
 
 @pytest.mark.parametrize("prove", [IngestSession.commit, IngestSession.latest])
-def test_an_ingest_session_acknowledges_a_batch_when_its_commit_is_reported_or_proved(
+def test_an_ingest_session_acknowledges_a_batch_when_spark_commits_it_or_asks_for_the_next(
     world: World, prove: Callable[[IngestSession, int], object]
 ) -> None:
     """A commit is reported by `commit` or proved by the next `latest`.
@@ -169,7 +181,7 @@ def test_an_ingest_session_acknowledges_a_batch_when_its_commit_is_reported_or_p
     assert acked(world.broker) == set(first)
 
 
-def test_a_redelivered_uncommitted_message_makes_no_new_row_and_its_newest_lease_is_acked(
+def test_a_redelivered_uncommitted_message_makes_no_new_row_and_its_newest_ack_id_is_acked(
     world: World,
 ) -> None:
     """The newest lease is acknowledged, for a message in the buffer or in a segment."""
@@ -186,7 +198,7 @@ def test_a_redelivered_uncommitted_message_makes_no_new_row_and_its_newest_lease
     eventually(lambda: world.broker.backlog(SUBSCRIPTION) == 0)
 
 
-def test_a_redelivery_does_not_hold_its_ordering_key_in_an_ingest_session(
+def test_a_redelivery_does_not_hold_later_messages_of_its_ordering_key_in_spark(
     broker: Emulator, spool: Path
 ) -> None:
     """Later messages of the key are received normally and in order."""
@@ -223,7 +235,7 @@ def test_a_redelivered_committed_message_is_acknowledged_and_makes_no_row(world:
     assert acked(world.broker) == set(published)
 
 
-def test_an_ingest_session_acknowledges_no_message_before_its_commit_is_on_disk(
+def test_an_ingest_session_acknowledges_no_message_before_the_commit_is_recorded_on_disk(
     world: World,
 ) -> None:
     """With a full disk the commit waits. It is repeated when there is room again."""
@@ -245,7 +257,7 @@ def test_an_ingest_session_acknowledges_no_message_before_its_commit_is_on_disk(
 # ---- the end -----------------------------------------------------------------------------------
 
 
-def test_a_closed_ingest_session_leaves_no_thread_and_no_lock(world: World) -> None:
+def test_closing_an_ingest_session_leaves_no_thread_and_no_lock(world: World) -> None:
     """No thread and no lock remain.
 
     The buffer is free at once. A segment is free when its lease ends.
@@ -276,7 +288,7 @@ def test_closing_an_ingest_session_sends_its_pending_acknowledgements(world: Wor
     assert acked(world.broker) == set(published)
 
 
-def test_an_available_now_run_ends_with_all_messages_acknowledged(world: World) -> None:
+def test_a_spark_available_now_run_ends_with_all_messages_acknowledged(world: World) -> None:
     """All messages are acknowledged before the last answer. A further answer is the same."""
     published = publish(world.broker, 25)
     world.broker.faults.delay("Acknowledge", 0.2)
@@ -292,7 +304,9 @@ def test_an_available_now_run_ends_with_all_messages_acknowledged(world: World) 
     assert session.latest(at) == at
 
 
-def test_an_available_now_run_ends_before_messages_published_after_its_start(world: World) -> None:
+def test_a_spark_available_now_run_ends_before_messages_published_after_its_start(
+    world: World,
+) -> None:
     """The run ends when all new messages are younger than the run."""
     publish(world.broker, 5)
     session = world.session(max_messages_per_trigger=1000, drain_wait=TIMEOUT)

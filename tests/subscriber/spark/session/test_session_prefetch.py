@@ -27,7 +27,9 @@ def files(world: World) -> list[str]:
     return sorted(path.name[-7:] for path in world.spool.glob("seg-*.arrow"))
 
 
-def test_the_prefetcher_writes_the_next_segment_while_the_engine_works(world: World) -> None:
+def test_the_next_batch_is_written_to_the_spool_while_spark_processes_the_current_one(
+    world: World,
+) -> None:
     """The segment is written as soon as there are enough messages.
 
     Committed messages are acknowledged at the same time.
@@ -45,7 +47,7 @@ def test_the_prefetcher_writes_the_next_segment_while_the_engine_works(world: Wo
     eventually(lambda: files(world) == ["2.arrow"])
 
 
-def test_the_prefetcher_writes_no_incomplete_batch_ahead(world: World) -> None:
+def test_the_prefetcher_of_an_ingest_session_writes_no_incomplete_batch(world: World) -> None:
     """A batch may grow until it is requested. Its thread ends at once on close."""
     before = threads()
     session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=1)
@@ -58,7 +60,7 @@ def test_the_prefetcher_writes_no_incomplete_batch_ahead(world: World) -> None:
     assert threads() <= before
 
 
-def test_closing_the_session_returns_a_prefetched_segment_that_was_not_requested(
+def test_closing_an_ingest_session_returns_prefetched_messages_that_spark_did_not_request(
     world: World,
 ) -> None:
     """Closing the session returns them, because the engine does not know them."""
@@ -73,7 +75,7 @@ def test_closing_the_session_returns_a_prefetched_segment_that_was_not_requested
     assert world.broker.history.nacks() == []
 
 
-def test_a_smaller_limit_divides_the_prefetched_segment(world: World) -> None:
+def test_a_prefetched_batch_larger_than_sparks_new_limit_is_divided(world: World) -> None:
     """The prefetched segment is too large for the new limit and is divided."""
     session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=1)
     published = publish(world.broker, 4)
@@ -85,7 +87,7 @@ def test_a_smaller_limit_divides_the_prefetched_segment(world: World) -> None:
     assert ids(session, 2, 3) == published[3:]
 
 
-def test_a_repeated_latest_call_has_the_same_answer_despite_a_prefetched_segment(
+def test_the_latest_offset_asked_for_again_is_the_same_despite_a_prefetched_batch(
     world: World,
 ) -> None:
     """This holds although the next segment was written."""
@@ -97,7 +99,7 @@ def test_a_repeated_latest_call_has_the_same_answer_despite_a_prefetched_segment
     assert ids(session, 1, 2) == published[2:]
 
 
-def test_a_redelivery_of_a_prefetched_message_makes_no_new_row(world: World) -> None:
+def test_a_redelivery_of_a_message_prefetched_for_spark_makes_no_second_row(world: World) -> None:
     """The redelivery is handled as for any other segment."""
     session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2)
     published = publish(world.broker, 4)
@@ -116,7 +118,7 @@ def test_a_redelivery_of_a_prefetched_message_makes_no_new_row(world: World) -> 
 
 
 @pytest.mark.parametrize("work_ahead", [BACKGROUND, AT_ONCE])
-def test_a_session_without_room_for_a_prefetched_segment_still_delivers_every_batch(
+def test_an_ingest_session_without_disk_space_to_prefetch_still_delivers_every_batch(
     world: World, work_ahead: PrefetchMode
 ) -> None:
     """Every batch comes in the end without an error."""
@@ -130,7 +132,9 @@ def test_a_session_without_room_for_a_prefetched_segment_still_delivers_every_ba
         assert ids(session, number, number + 1) == published[2 * number : 2 * number + 2]
 
 
-def test_a_disk_that_fills_up_during_prefetching_loses_no_message(world: World) -> None:
+def test_no_message_is_lost_if_the_disk_fills_up_while_a_spark_batch_is_prefetched(
+    world: World,
+) -> None:
     """Committed messages wait for the record of the commit, and the next ones for their segment."""
     disk = FillingDisk()
     session = world.session(work_ahead=BACKGROUND, disk=disk, max_messages_per_trigger=2, linger=60)
@@ -146,7 +150,7 @@ def test_a_disk_that_fills_up_during_prefetching_loses_no_message(world: World) 
     eventually(lambda: acked(world.broker) == set(published))
 
 
-def test_prefetching_is_retried_some_batches_after_it_found_no_room(
+def test_prefetching_for_spark_is_retried_some_batches_after_a_failure_for_lack_of_space(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failed attempt is expensive, but there may be room again after a while."""
@@ -168,7 +172,7 @@ def test_prefetching_is_retried_some_batches_after_it_found_no_room(
     eventually(lambda: "4.arrow" in files(world))
 
 
-def test_an_available_now_run_with_prefetching_ends_with_all_messages_acknowledged(
+def test_a_spark_available_now_run_with_prefetching_ends_with_all_messages_acknowledged(
     world: World,
 ) -> None:
     """All messages are acknowledged, in no more batches than necessary."""

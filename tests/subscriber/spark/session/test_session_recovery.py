@@ -16,7 +16,9 @@ from tests.subscriber.spark.session.world import (
 from tests.subscriber.streaming.fakes import eventually
 
 
-def test_the_next_process_finds_a_planned_batch_unchanged(world: World) -> None:
+def test_a_batch_planned_by_a_killed_ingest_process_is_unchanged_in_the_next_process(
+    world: World,
+) -> None:
     """The batch is equal byte for byte. Its leases are kept until the commit acknowledges them."""
     published = publish(world.broker, 3)
     first = world.session()
@@ -35,7 +37,9 @@ def test_the_next_process_finds_a_planned_batch_unchanged(world: World) -> None:
     assert len(world.broker.history.deliveries()) == 3
 
 
-def test_the_next_process_returns_the_messages_of_an_unplanned_batch(world: World) -> None:
+def test_a_restarted_ingest_process_returns_the_messages_of_a_batch_that_was_not_planned(
+    world: World,
+) -> None:
     """The messages are returned at once, and the number of the batch is not used again."""
     published = publish(world.broker, 3)
     first = world.session()
@@ -48,7 +52,7 @@ def test_the_next_process_returns_the_messages_of_an_unplanned_batch(world: Worl
     assert world.broker.history.nacks() == []
 
 
-def test_the_next_process_finishes_a_commit_interrupted_by_a_crash(world: World) -> None:
+def test_a_restarted_ingest_process_finishes_a_commit_interrupted_by_a_crash(world: World) -> None:
     """The segment still exists and is known to be committed."""
     published = publish(world.broker, 3)
     disk = FillingDisk()
@@ -63,7 +67,7 @@ def test_the_next_process_finishes_a_commit_interrupted_by_a_crash(world: World)
     assert second.report()["spoolBytes"] == 0
 
 
-def test_a_second_session_on_a_spool_is_refused_and_takes_no_messages(
+def test_a_second_ingest_session_on_the_same_spool_is_refused_and_takes_no_messages(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one takes no messages."""

@@ -30,7 +30,9 @@ from tests.subscriber.spark.session.world import (
 from tests.subscriber.streaming.fakes import eventually
 
 
-def test_a_full_disk_raises_in_the_session_and_loses_no_message(world: World) -> None:
+def test_a_full_disk_raises_an_error_in_the_ingest_session_and_loses_no_message(
+    world: World,
+) -> None:
     """The error names the full disk, and with room again the batch is the same."""
     published = publish(world.broker, 3)
     disk = FillingDisk()
@@ -46,7 +48,9 @@ def test_a_full_disk_raises_in_the_session_and_loses_no_message(world: World) ->
     assert sorted(ids(session, 0, 1)) == published
 
 
-def test_the_message_buffer_stops_at_the_limit_of_the_spool(world: World) -> None:
+def test_an_ingest_session_receives_no_more_messages_at_the_size_limit_of_its_spool(
+    world: World,
+) -> None:
     """Committed messages make room."""
     for _ in range(4):
         world.broker.publish(TOPIC, b"x" * 10_000)
@@ -63,7 +67,9 @@ def test_the_message_buffer_stops_at_the_limit_of_the_spool(world: World) -> Non
         small.latest(0)
 
 
-def test_a_missing_segment_is_an_error_unless_the_settings_allow_it(world: World) -> None:
+def test_a_missing_spool_file_of_a_planned_batch_is_an_error_unless_the_settings_allow_it(
+    world: World,
+) -> None:
     """The loss is found before anything is received. If allowed, a later batch has the messages."""
     published = publish(world.broker, 3)
     session = world.session()
@@ -82,7 +88,9 @@ def test_a_missing_segment_is_an_error_unless_the_settings_allow_it(world: World
     assert sorted(ids(lenient, 1, 2)) == published
 
 
-def test_a_damaged_done_index_stops_the_session_until_it_is_repaired(world: World) -> None:
+def test_an_ingest_session_fails_with_a_damaged_index_of_done_messages_until_its_repair(
+    world: World,
+) -> None:
     """Otherwise old messages could count as new. After a repair, the same session continues."""
     damaged = world.spool / "done-00000000000000000001.ids"
     world.spool.mkdir()
@@ -97,7 +105,9 @@ def test_a_damaged_done_index_stops_the_session_until_it_is_repaired(world: Worl
     assert ids(session, 0, 1) == published
 
 
-def test_an_ingest_session_reopens_a_broken_stream_and_has_redeliveries_once(world: World) -> None:
+def test_an_ingest_session_reopens_a_broken_stream_and_delivers_redelivered_messages_once(
+    world: World,
+) -> None:
     """The query does not notice, and redelivered messages are in it once."""
     published = set(publish(world.broker, 3))
     session = world.session(max_messages_per_trigger=10, linger=0)
@@ -111,7 +121,7 @@ def test_an_ingest_session_reopens_a_broken_stream_and_has_redeliveries_once(wor
     assert sorted(rows) == sorted(published)
 
 
-def test_an_ingest_session_recognises_messages_redelivered_by_a_restarted_broker(
+def test_an_ingest_session_makes_no_second_row_for_messages_redelivered_by_a_restarted_broker(
     world: World,
 ) -> None:
     """The session recognises the redelivered messages."""
@@ -126,7 +136,9 @@ def test_an_ingest_session_recognises_messages_redelivered_by_a_restarted_broker
     assert world.broker.backlog(SUBSCRIPTION) == 0
 
 
-def test_two_ingest_sessions_on_a_subscription_get_each_message_once_together(world: World) -> None:
+def test_two_ingest_sessions_on_one_subscription_together_get_each_message_once(
+    world: World,
+) -> None:
     """Each message goes to one of them."""
     one = world.session(max_messages_per_trigger=10, idle_wait=0.02, linger=0)
     two = world.session(
@@ -143,7 +155,7 @@ def test_two_ingest_sessions_on_a_subscription_get_each_message_once_together(wo
     assert sorted(rows, key=int) == published
 
 
-def test_an_ingest_session_with_exactly_once_delivery_counts_a_redelivered_message_once(
+def test_an_ingest_session_with_exactly_once_delivery_makes_one_row_of_a_redelivered_message(
     broker: Emulator, spool: Path
 ) -> None:
     """The session knows that a lease has ended. Its message is redelivered and counts once."""
@@ -163,7 +175,7 @@ def test_an_ingest_session_with_exactly_once_delivery_counts_a_redelivered_messa
     session.close()
 
 
-def test_a_connection_closed_from_outside_does_not_hang_the_ingest_session(
+def test_an_ingest_session_whose_connection_is_closed_from_outside_does_not_hang(
     broker: Emulator, spool: Path
 ) -> None:
     """For example, the process is about to end."""

@@ -64,7 +64,7 @@ def test_a_short_subscription_name_without_a_project_is_refused(
         ("lease_seconds", 601, ValueError),
     ],
 )
-def test_invalid_ingest_settings_are_refused_with_their_value(
+def test_invalid_ingest_settings_are_refused_with_an_error_that_shows_the_value(
     name: str, value: Any, error: type[Exception]
 ) -> None:
     """The error has the given value."""
@@ -72,7 +72,7 @@ def test_invalid_ingest_settings_are_refused_with_their_value(
         settings(**{name: value})
 
 
-def test_ingest_flow_control_admits_three_batches_and_keeps_leases_until_the_commit() -> None:
+def test_ingest_flow_control_admits_three_batches_and_extends_leases_until_the_commit() -> None:
     """The test reads the defaults. A lease lasts until its commit, however late that is."""
     limits = settings(max_messages_per_trigger=500, max_bytes_per_trigger=7).flow_control.checked()
     assert (limits.max_messages, limits.max_bytes) == (1500, 21)
@@ -87,7 +87,7 @@ def test_ingest_flow_control_admits_three_batches_and_keeps_leases_until_the_com
     assert given.flow_control[3:5] == (30, 30)
 
 
-def test_flow_control_of_a_single_batch_read_admits_only_that_batch() -> None:
+def test_flow_control_of_a_spark_batch_read_admits_only_the_messages_of_one_batch() -> None:
     """Other messages would be returned, which counts as a delivery attempt."""
     limits = settings(
         max_messages_per_trigger=500, max_bytes_per_trigger=7, is_single=True
@@ -95,7 +95,7 @@ def test_flow_control_of_a_single_batch_read_admits_only_that_batch() -> None:
     assert (limits.max_messages, limits.max_bytes) == (500, 7)
 
 
-def test_ingest_leases_are_extended_however_long_their_batch_takes() -> None:
+def test_leases_of_an_ingest_batch_are_extended_however_long_the_batch_takes() -> None:
     """Each extension has the configured length, even for days."""
     leases = LeaseTable(settings(lease_seconds=30).flow_control)
     (message,) = batch(["a"])
@@ -105,7 +105,7 @@ def test_ingest_leases_are_extended_however_long_their_batch_takes() -> None:
         assert (work.extend, work.seconds, work.given_up) == (["a/1"], 30, [])
 
 
-def test_ingest_settings_survive_pickling() -> None:
+def test_ingest_settings_are_equal_after_pickling_and_unpickling() -> None:
     """The values are the same in another process."""
     one = settings(spool_dir="folder")
     assert pickle.loads(pickle.dumps(one)) == one

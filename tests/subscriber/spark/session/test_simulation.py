@@ -159,7 +159,7 @@ class Query:
     batch=st.integers(1, 10),
     runs=st.lists(RUNS, max_size=4),
 )
-def test_the_session_simulation_loses_and_doubles_no_message(
+def test_simulated_ingest_sessions_with_crashes_lose_and_double_no_message(
     shared_broker: Emulator, kind: str, count: int, batch: int, runs: list[Run]
 ) -> None:
     """No message is lost or doubled.
@@ -268,7 +268,7 @@ class MixedUp(Query):
     batch=2,
     lives=[uneventful(0, 17), uneventful(1, 6), uneventful(1, 6), uneventful(0, 15)],
 )
-def test_the_session_simulation_acknowledges_no_uncommitted_message(
+def test_simulated_ingest_sessions_with_two_checkpoints_acknowledge_no_uncommitted_message(
     shared_broker: Emulator, count: int, batch: int, lives: list[Life]
 ) -> None:
     """This also holds if two checkpoints use a spool in turns, and older copies are restored."""

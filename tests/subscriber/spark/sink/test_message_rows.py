@@ -17,7 +17,9 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub  # noqa: E402
 TOPIC = "projects/p/topics/rows"
 
 
-def test_spark_sink_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spark_sink_needs_only_the_option_topic_and_has_defaults_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The server comes from the driver's environment, because executors may have another one."""
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:8085")
     options = {"TOPIC": TOPIC, "checkpointLocation": "/x", "queryName": "q"}
@@ -49,7 +51,7 @@ def test_the_spark_sink_accepts_a_topic_id_with_a_project(monkeypatch: pytest.Mo
         ({"topic": TOPIC, "endpoint": "a b"}, "endpoint must have the form host:port, got 'a b'"),
     ],
 )
-def test_the_spark_sink_names_a_wrong_option_and_its_allowed_form(
+def test_the_spark_sink_refuses_an_invalid_option_with_its_name_and_allowed_form(
     options: dict[str, str], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error names the allowed form."""
@@ -79,7 +81,7 @@ def rows(**columns: Any) -> list[pubsub.PubsubMessage]:
     return decoded(pa.record_batch(arrays))
 
 
-def test_a_spark_row_becomes_a_message() -> None:
+def test_the_spark_sink_makes_a_message_of_the_data_attributes_and_key_of_a_row() -> None:
     """Nulls count as missing columns."""
     found = rows(
         data=[b"\xff", None, b""],
@@ -114,7 +116,9 @@ def test_the_spark_sink_refuses_a_null_attribute_value() -> None:
 @pytest.mark.parametrize(
     "schema", ["data binary", "data string, ordering_key string", "attributes map<string,string>"]
 )
-def test_the_spark_sink_accepts_every_allowed_combination_of_columns(schema: str) -> None:
+def test_the_spark_sink_accepts_rows_with_data_or_attributes_and_any_optional_columns(
+    schema: str,
+) -> None:
     """Every column is optional, but data or attributes must be present."""
     types = pytest.importorskip("pyspark.sql.types")
     check_columns(_struct(types, schema))
@@ -150,7 +154,7 @@ def _struct(types: Any, schema: str) -> Any:
     return struct
 
 
-def test_the_spark_sink_leaves_out_attributes_that_servers_add() -> None:
+def test_the_spark_sink_does_not_publish_attributes_that_servers_add_themselves() -> None:
     """Rows of a topic with a schema have them. The context of a trace is kept."""
     added = {"googclient_schemaname": "s", "googclient_schemaencoding": "JSON"}
     trace = {"googclient_traceparent": "00-ab-cd-01"}

@@ -71,7 +71,7 @@ def pulled(count: int) -> list[pubsub.PubsubMessage]:
     return found
 
 
-def test_the_sink_publisher_keeps_the_order_of_each_ordering_key(subscription: str) -> None:
+def test_the_spark_sink_publishes_the_rows_of_each_ordering_key_in_order(subscription: str) -> None:
     """There are many more messages than in concurrent requests."""
     with SinkPublisher(TOPIC, access_of()) as publisher:
         publisher.publish(encoded(numbered(20_000, keys=7)))
@@ -82,7 +82,7 @@ def test_the_sink_publisher_keeps_the_order_of_each_ordering_key(subscription: s
         assert numbers == list(range(key, 20_000, 7))
 
 
-def test_the_sink_publisher_reads_rows_no_faster_than_it_publishes(
+def test_the_spark_sink_reads_rows_no_faster_than_it_publishes_them(
     subscription: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many keys may prevent full requests."""
@@ -100,7 +100,7 @@ def test_the_sink_publisher_reads_rows_no_faster_than_it_publishes(
     assert len(pulled(500)) == 500
 
 
-def test_the_sink_publisher_sends_no_request_for_an_empty_partition() -> None:
+def test_the_spark_sink_sends_no_publish_request_for_an_empty_partition() -> None:
     """A partition may be empty."""
     with (
         ScriptedServer() as server,
@@ -110,7 +110,7 @@ def test_the_sink_publisher_sends_no_request_for_an_empty_partition() -> None:
         assert server.calls == []
 
 
-def test_the_sink_publisher_retries_transient_failures_in_the_order_of_the_key() -> None:
+def test_the_spark_sink_keeps_the_order_of_a_key_when_it_retries_transient_failures() -> None:
     """The order is kept: no later message of its key overtakes it."""
     arrived: list[bytes] = []
     failures = Counter({"a": 2, "": 1})
@@ -137,7 +137,7 @@ def test_the_sink_publisher_retries_transient_failures_in_the_order_of_the_key()
     assert [data for data in arrived if data != b"none"] == [b"a%d" % n for n in range(1500)]
 
 
-def test_a_permanent_sink_error_says_where_it_failed_and_how_much_was_published() -> None:
+def test_the_error_of_a_failed_spark_sink_request_names_the_topic_and_number_of_messages() -> None:
     """The error has the server's class."""
 
     def answer(call: Call) -> pubsub.PublishResponse:
@@ -157,14 +157,14 @@ def test_a_permanent_sink_error_says_where_it_failed_and_how_much_was_published(
         publisher.publish(encoded(messages))
 
 
-def test_the_sink_publisher_fails_at_once_for_a_missing_topic(pubsub_emulator: Emulator) -> None:
+def test_the_spark_sink_fails_at_once_if_its_topic_is_missing(pubsub_emulator: Emulator) -> None:
     """The error comes at once, as no retry helps."""
     with SinkPublisher(TOPIC, access_of()) as publisher, pytest.raises(NotFound):
         publisher.publish(encoded(numbered(1)))
 
 
 @pytest.mark.parametrize(("retry_for", "least_calls"), [(0.0, 1), (0.2, 2)])
-def test_the_retries_of_the_sink_publisher_end_at_the_time_limit(
+def test_publish_retries_of_the_spark_sink_end_at_the_time_limit(
     retry_for: float, least_calls: int
 ) -> None:
     """The caller sets the time limit."""
@@ -181,7 +181,7 @@ def test_the_retries_of_the_sink_publisher_end_at_the_time_limit(
     assert least_calls <= len(server.calls) <= 5
 
 
-def test_the_error_of_a_sink_task_says_that_an_earlier_attempt_may_have_succeeded() -> None:
+def test_the_error_of_a_spark_sink_task_says_that_an_earlier_attempt_may_have_succeeded() -> None:
     """The error keeps the type, the reason and this statement of the request's error."""
     failures: list[Exception] = [Unavailable("Socket closed"), NotFound("gone", reason="R")]
 

@@ -61,7 +61,7 @@ def test_the_spark_sink_publishes_the_rows_of_a_data_frame_as_messages(
         assert found == list(range(number, 300, 3))
 
 
-def test_a_spark_stream_copies_one_topic_to_another_once(
+def test_a_spark_stream_copies_each_message_of_one_topic_to_another_topic_once(
     spark: SparkSession, broker: Emulator, tmp_path: Path
 ) -> None:
     """The stream copies one topic to another, each message once without failures."""
@@ -101,7 +101,7 @@ def test_a_spark_stream_copies_one_topic_to_another_once(
         ("'x' AS data", "append", {"topic": COPIES}, "Resource not found .resource=copies"),
     ],
 )
-def test_the_spark_sink_raises_for_rows_that_cannot_be_published(
+def test_a_spark_write_of_rows_that_cannot_be_published_raises_an_error(
     spark: SparkSession,
     broker: Emulator,
     columns: str,

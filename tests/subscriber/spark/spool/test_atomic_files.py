@@ -21,7 +21,9 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", refuse)
 
 
-def test_an_atomic_write_replaces_the_whole_file(tmp_path: Path) -> None:
+def test_an_atomic_file_write_replaces_the_whole_file_and_leaves_no_temporary_file(
+    tmp_path: Path,
+) -> None:
     """No other file remains."""
     disk, path = AtomicFiles(), tmp_path / "file"
     disk.write(path, b"a longer first content")
@@ -30,7 +32,9 @@ def test_an_atomic_write_replaces_the_whole_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_failed_atomic_write_leaves_the_old_file(tmp_path: Path, full: None) -> None:
+def test_a_failed_atomic_file_write_leaves_the_old_file_unchanged(
+    tmp_path: Path, full: None
+) -> None:
     """The old file is unchanged, and there is no other."""
     path = tmp_path / "file"
     path.write_bytes(b"old")
@@ -40,7 +44,7 @@ def test_a_failed_atomic_write_leaves_the_old_file(tmp_path: Path, full: None) -
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_atomic_append_adds_to_the_end_of_the_file(tmp_path: Path) -> None:
+def test_an_atomic_file_append_adds_the_data_to_the_end_of_the_file(tmp_path: Path) -> None:
     """The first call creates the file."""
     disk, path = AtomicFiles(), tmp_path / "file"
     disk.append(path, b"a")
@@ -48,7 +52,9 @@ def test_an_atomic_append_adds_to_the_end_of_the_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"abc"
 
 
-def test_a_failed_atomic_append_is_cut_off_again(tmp_path: Path, full: None) -> None:
+def test_a_failed_atomic_file_append_leaves_no_partial_data_in_the_file(
+    tmp_path: Path, full: None
+) -> None:
     """The partial data is cut off again."""
     path = tmp_path / "file"
     path.write_bytes(b"old")
@@ -57,7 +63,7 @@ def test_a_failed_atomic_append_is_cut_off_again(tmp_path: Path, full: None) -> 
     assert path.read_bytes() == b"old"
 
 
-def test_deleting_a_missing_spool_file_is_no_error(tmp_path: Path) -> None:
+def test_deleting_a_spool_file_that_does_not_exist_raises_no_error(tmp_path: Path) -> None:
     """A crash may have come after an earlier deletion."""
     path = tmp_path / "file"
     path.write_bytes(b"")

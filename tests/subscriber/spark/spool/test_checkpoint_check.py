@@ -27,7 +27,7 @@ def committed(world: World, batches: int = 1) -> None:
 # ---- messages that are never acknowledged ------------------------------------------------------
 
 
-def test_a_new_checkpoint_gets_the_messages_planned_by_another_under_an_unused_number(
+def test_a_new_spark_checkpoint_gets_messages_planned_by_another_under_a_new_batch_number(
     world: World,
 ) -> None:
     """Messages planned by another checkpoint go to the next one, under an unused number."""
@@ -46,7 +46,7 @@ def test_a_new_checkpoint_gets_the_messages_planned_by_another_under_an_unused_n
 
 @pytest.mark.parametrize("is_planned", [False, True])
 @pytest.mark.parametrize("starts", [1, 2])
-def test_a_new_checkpoint_discards_the_committed_batch_of_another(
+def test_a_batch_discarded_for_a_new_spark_checkpoint_is_not_acknowledged_by_its_late_commit(
     world: World, starts: int, is_planned: bool
 ) -> None:
     """A new checkpoint discards a batch that another one committed, and plans other messages.
@@ -69,7 +69,9 @@ def test_a_new_checkpoint_discards_the_committed_batch_of_another(
     assert acked(world.broker) == set()
 
 
-def test_a_planned_batch_that_another_checkpoint_has_discarded_is_missing(world: World) -> None:
+def test_a_spark_batch_discarded_for_another_checkpoint_raises_an_error_when_it_is_replayed(
+    world: World,
+) -> None:
     """The batch is not replayed as an empty one."""
     publish(world.broker, 1)
     with world.session() as one:
@@ -81,7 +83,7 @@ def test_a_planned_batch_that_another_checkpoint_has_discarded_is_missing(world:
         world.session().segments(0, 1)
 
 
-def test_a_checkpoint_offset_beyond_all_planned_batches_is_refused(world: World) -> None:
+def test_a_spark_offset_beyond_all_batches_of_the_spool_is_refused(world: World) -> None:
     """An offset after the last planned one belongs to another checkpoint.
 
     Its batches are not committed.
@@ -104,7 +106,7 @@ def test_a_checkpoint_offset_beyond_all_planned_batches_is_refused(world: World)
 # ---- a lost spool or checkpoint ----------------------------------------------------------------
 
 
-def test_a_checkpoint_whose_spool_is_lost_continues_with_an_empty_one(world: World) -> None:
+def test_a_spark_checkpoint_whose_spool_is_lost_continues_with_a_new_spool(world: World) -> None:
     """A checkpoint continues with an empty spool in place of the lost one."""
     published = publish(world.broker, 3)
     with world.session() as session:
@@ -116,7 +118,9 @@ def test_a_checkpoint_whose_spool_is_lost_continues_with_an_empty_one(world: Wor
         eventually(lambda: acked(world.broker) == set(published))
 
 
-def test_a_spool_whose_checkpoint_is_lost_continues_with_a_new_one(world: World) -> None:
+def test_a_spool_whose_spark_checkpoint_is_lost_continues_with_a_new_checkpoint(
+    world: World,
+) -> None:
     """A new checkpoint begins at 0 with the spool of a lost one.
 
     Planned messages are returned again, committed ones are known, and numbers continue after them.
@@ -139,7 +143,7 @@ def test_a_spool_whose_checkpoint_is_lost_continues_with_a_new_one(world: World)
 # ---- a checkpoint that is behind ---------------------------------------------------------------
 
 
-def test_a_restored_older_checkpoint_is_refused(
+def test_a_spark_checkpoint_restored_from_an_older_copy_is_refused(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A checkpoint that went back is refused.
@@ -161,7 +165,7 @@ def test_a_restored_older_checkpoint_is_refused(
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-def test_an_acknowledged_batch_without_commit_record_is_not_reported_as_lost(
+def test_the_error_for_a_replayed_acknowledged_spark_batch_says_how_to_mark_it_as_committed(
     world: World, caplog: pytest.LogCaptureFixture, batch: int
 ) -> None:
     """The checkpoint has lost the record of the commit.
@@ -180,7 +184,9 @@ def test_an_acknowledged_batch_without_commit_record_is_not_reported_as_lost(
     assert "would lose these rows permanently" in caplog.text
 
 
-def test_a_new_spool_claims_no_outcome_for_a_batch_of_a_lost_spool(world: World) -> None:
+def test_the_error_for_a_batch_of_a_lost_spool_says_that_its_acknowledgement_is_unknown(
+    world: World,
+) -> None:
     """A new spool does not know the fate of a batch of the lost spool, even if asked twice."""
     for _ in range(2):
         with pytest.raises(MissingSegment, match="does not know whether it was acknowledged"):

@@ -37,7 +37,9 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("done-*.ids"))
 
 
-def test_the_done_index_is_read_by_the_next_process(tmp_path: Path) -> None:
+def test_message_ids_in_the_index_of_done_messages_are_known_in_the_next_process(
+    tmp_path: Path,
+) -> None:
     """The index has every id of every segment, with any characters."""
     index = index_in(tmp_path)
     index.add(1, [1, 2])
@@ -51,7 +53,7 @@ def test_the_done_index_is_read_by_the_next_process(tmp_path: Path) -> None:
         assert one.size == sum(path.stat().st_size for path in files(tmp_path))
 
 
-def test_the_done_index_knows_which_segments_are_committed(tmp_path: Path) -> None:
+def test_the_index_of_done_messages_knows_which_batches_were_committed(tmp_path: Path) -> None:
     """A later process knows them too, as long as it knows their messages."""
     index = index_in(tmp_path)
     assert (index.newest, index.knows(0)) == (0, False)
@@ -62,7 +64,7 @@ def test_the_done_index_knows_which_segments_are_committed(tmp_path: Path) -> No
         assert [seq for seq in range(9) if one.knows(seq)] == [3, 7]
 
 
-def test_an_incomplete_line_of_the_done_index_is_ignored(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_in_the_index_of_done_messages_is_ignored(tmp_path: Path) -> None:
     """The segment still exists and is added again. Later lines survive another crash."""
     index_in(tmp_path).add(1, [1])
     (path,) = files(tmp_path)
@@ -75,7 +77,9 @@ def test_an_incomplete_line_of_the_done_index_is_ignored(tmp_path: Path) -> None
     assert (1 in again, 2 in again) == (True, True)
 
 
-def test_a_done_index_file_without_a_complete_line_is_removed(tmp_path: Path) -> None:
+def test_a_file_of_the_index_of_done_messages_without_a_complete_line_is_removed(
+    tmp_path: Path,
+) -> None:
     """The crash came with its first line."""
     (tmp_path / "done-00000000000000000001.ids").write_bytes(b'{"seq":')
     index = index_in(tmp_path)
@@ -84,7 +88,9 @@ def test_a_done_index_file_without_a_complete_line_is_removed(tmp_path: Path) ->
     assert 1 in index_in(tmp_path)
 
 
-def test_a_damaged_line_of_the_done_index_is_an_error(tmp_path: Path) -> None:
+def test_a_damaged_line_in_the_index_of_done_messages_raises_an_error_with_its_number(
+    tmp_path: Path,
+) -> None:
     """The line may have ids of messages that would count as new."""
     path = tmp_path / "done-00000000000000000001.ids"
     path.write_bytes(b'{"seq":1,"time":1.0,"ids":["1"]}\nnonsense\n')
@@ -92,7 +98,7 @@ def test_a_damaged_line_of_the_done_index_is_an_error(tmp_path: Path) -> None:
         index_in(tmp_path)
 
 
-def test_a_full_disk_changes_neither_file_nor_memory_of_the_done_index(tmp_path: Path) -> None:
+def test_the_index_of_done_messages_is_unchanged_after_a_full_disk(tmp_path: Path) -> None:
     """Neither the memory nor the file changes."""
     index = index_in(tmp_path, disk=FullDisk())
     with pytest.raises(OSError, match="No space left"):
@@ -101,7 +107,9 @@ def test_a_full_disk_changes_neither_file_nor_memory_of_the_done_index(tmp_path:
     assert index.size == 0
 
 
-def test_the_done_index_forgets_ids_after_its_time_window(tmp_path: Path) -> None:
+def test_the_index_of_done_messages_forgets_message_ids_after_the_deduplication_window(
+    tmp_path: Path,
+) -> None:
     """Ids are removed soon after the window, from the disk as well."""
     clock = ManualClock()
     index = index_in(tmp_path, clock, dedup_window=800)
@@ -116,7 +124,9 @@ def test_the_done_index_forgets_ids_after_its_time_window(tmp_path: Path) -> Non
     assert len(index_in(tmp_path, clock, dedup_window=800)) <= 2
 
 
-def test_the_done_index_forgets_the_oldest_ids_beyond_its_limit(tmp_path: Path) -> None:
+def test_the_index_of_done_messages_forgets_the_oldest_message_ids_beyond_its_limit(
+    tmp_path: Path,
+) -> None:
     """The oldest ids are removed first, and at least the configured number stays."""
     index = index_in(tmp_path, dedup_messages=80)
     for number in range(100):
@@ -127,7 +137,9 @@ def test_the_done_index_forgets_the_oldest_ids_beyond_its_limit(tmp_path: Path) 
     assert len(index_in(tmp_path, dedup_messages=80)) == len(index)
 
 
-def test_the_done_index_forgets_an_id_recorded_twice_only_once(tmp_path: Path) -> None:
+def test_message_ids_added_twice_to_the_index_of_done_messages_are_stored_once(
+    tmp_path: Path,
+) -> None:
     """The crash came between the line and the end of the segment."""
     index_in(tmp_path).add(2, [1, 2])
     index = index_in(tmp_path)

@@ -18,13 +18,15 @@ IDS = st.one_of(
 
 
 @given(st.one_of(st.lists(IDS), st.lists(st.integers(1).map(str))))
-def test_a_message_id_can_be_restored_from_its_compact_key(message_ids: list[str]) -> None:
+def test_a_message_id_can_be_restored_from_the_compact_key_stored_for_it(
+    message_ids: list[str],
+) -> None:
     """Two different ids therefore have different keys."""
     assert [str(key) for key in keys_of(message_ids)] == message_ids
 
 
 @given(st.lists(IDS, min_size=1), st.integers(1).map(str))
-def test_a_message_id_has_the_same_compact_key_in_every_batch(
+def test_a_message_id_gets_the_same_compact_key_in_every_batch(
     others: list[str], number: str
 ) -> None:
     """A redelivery comes together with other messages than the first time."""
@@ -33,5 +35,7 @@ def test_a_message_id_has_the_same_compact_key_in_every_batch(
 
 
 @pytest.mark.parametrize("message_id", ["", "0", "007", "1_000", " 1", "1\n", "\u0661", "9" * 5000])
-def test_message_ids_that_are_not_plain_numbers_stay_text_keys(message_id: str) -> None:
+def test_the_compact_key_of_a_message_id_that_is_no_plain_number_is_its_text(
+    message_id: str,
+) -> None:
     assert keys_of([message_id, "5"]) == [message_id, 5]

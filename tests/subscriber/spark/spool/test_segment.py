@@ -30,7 +30,7 @@ def ids(batches: list[pa.RecordBatch]) -> list[str]:
     return [value for one in batches for value in one.column("message_id").to_pylist()]
 
 
-def test_a_segment_knows_its_rows_arrow_batches_and_bytes(tmp_path: Path) -> None:
+def test_a_spool_segment_reports_its_number_of_rows_arrow_batches_and_bytes(tmp_path: Path) -> None:
     """The size has rows, Arrow batches and bytes, and `encode` returns the same batches."""
     rows = 2 * BATCH_ROWS + 1
     segment = written(tmp_path, rows)
@@ -39,7 +39,9 @@ def test_a_segment_knows_its_rows_arrow_batches_and_bytes(tmp_path: Path) -> Non
     assert encoded(batch([str(number) for number in range(rows)]))[1] == 3
 
 
-def test_large_messages_make_small_arrow_batches_in_a_segment(tmp_path: Path) -> None:
+def test_large_messages_are_written_in_small_arrow_batches_of_a_spool_segment(
+    tmp_path: Path,
+) -> None:
     """A reader holds a batch in memory. One row may be larger than the limit."""
     segment = written(tmp_path, 6, data=b"x" * (BATCH_BYTES // 2))
     # Two rows do not fit in a batch together with their ids.
@@ -49,7 +51,7 @@ def test_large_messages_make_small_arrow_batches_in_a_segment(tmp_path: Path) ->
     assert written(tmp_path, 1, data=b"x" * (BATCH_BYTES + 1)).batches == 1
 
 
-def test_the_parts_of_a_segment_contain_each_row_once_in_order(tmp_path: Path) -> None:
+def test_the_parts_of_a_spool_segment_contain_each_row_once_and_in_order(tmp_path: Path) -> None:
     """Each row is there once and in order, without the lease's ack id."""
     segment = written(tmp_path, 3 * BATCH_ROWS)
     whole = list(segment.read())
@@ -64,7 +66,7 @@ def test_the_parts_of_a_segment_contain_each_row_once_in_order(tmp_path: Path) -
     assert list(segment.read(segment.rows)) == []
 
 
-def test_a_segment_can_be_sent_as_bytes(tmp_path: Path) -> None:
+def test_the_rows_of_a_spool_segment_can_be_sent_to_an_executor_as_bytes(tmp_path: Path) -> None:
     """A reader that cannot see the file gets the bytes of all or some rows, with the schema."""
     segment = written(tmp_path, 3 * BATCH_ROWS)
     assert list(from_bytes(segment.to_bytes())) == list(segment.read())
@@ -73,7 +75,9 @@ def test_a_segment_can_be_sent_as_bytes(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(segment)) == segment
 
 
-def test_rows_of_a_segment_outlive_its_deleted_file(tmp_path: Path) -> None:
+def test_rows_read_from_a_spool_segment_stay_valid_after_its_file_is_deleted(
+    tmp_path: Path,
+) -> None:
     """The file may be deleted while a slow task still has its rows in memory."""
     segment = written(tmp_path, 10)
     (rows,) = segment.read()
@@ -82,19 +86,23 @@ def test_rows_of_a_segment_outlive_its_deleted_file(tmp_path: Path) -> None:
     assert ids([rows]) == [str(number) for number in range(10)]
 
 
-def test_a_segment_keeps_the_leases_that_it_was_written_with(tmp_path: Path) -> None:
+def test_a_spool_segment_stores_the_ack_ids_of_its_messages(tmp_path: Path) -> None:
     """The next process finds them by message id."""
     assert written(tmp_path, 3).leases() == {"0": "0/1", "1": "1/1", "2": "2/1"}
 
 
-def test_segment_rows_have_the_subscription_before_the_ack_id_if_configured(tmp_path: Path) -> None:
+def test_rows_of_a_spool_segment_have_the_subscription_before_the_ack_id_if_configured(
+    tmp_path: Path,
+) -> None:
     """The ack id follows after it, as in all segments."""
     data, _ = encoded(batch(["a"]), "projects/p/subscriptions/s")
     assert pa.ipc.open_file(data).schema.names == [*row_schema(True).names, ACK_ID]
 
 
 @pytest.mark.parametrize("content", [b"", b"ARROW1", b"x" * 1000])
-def test_a_file_that_is_no_segment_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_complete_spool_segment_is_refused(
+    tmp_path: Path, content: bytes
+) -> None:
     """For example, half a file is refused."""
     (tmp_path / "seg").write_bytes(content)
     with pytest.raises(pa.ArrowInvalid):

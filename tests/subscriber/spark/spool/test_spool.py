@@ -52,7 +52,9 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
     one.close()
 
 
-def test_spool_segments_are_unchanged_for_the_next_process(tmp_path: Path, spool: Spool) -> None:
+def test_spool_segments_are_read_unchanged_by_the_next_process(
+    tmp_path: Path, spool: Spool
+) -> None:
     """Segments are unchanged, and removed ones are gone."""
     for seq in (1, 2, 3):
         write(spool, seq)
@@ -68,7 +70,7 @@ def test_spool_segments_are_unchanged_for_the_next_process(tmp_path: Path, spool
     other.close()
 
 
-def test_a_crash_during_the_write_of_a_segment_leaves_no_segment(tmp_path: Path) -> None:
+def test_a_crash_during_the_write_of_a_spool_segment_leaves_no_segment(tmp_path: Path) -> None:
     """A half-written segment never had its final name."""
     (tmp_path / "seg-00000000000000000001.arrow.tmp").write_bytes(b"half")
     spool = spool_in(tmp_path)
@@ -78,7 +80,7 @@ def test_a_crash_during_the_write_of_a_segment_leaves_no_segment(tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["LOCK", "meta.json"]
 
 
-def test_the_spool_leaves_other_files_in_its_folder_alone(tmp_path: Path) -> None:
+def test_the_spool_does_not_delete_files_of_the_user_in_its_folder(tmp_path: Path) -> None:
     """A file may be named like an unfinished segment."""
     (tmp_path / "notes.tmp").write_text("mine")
     (tmp_path / "folder.tmp").mkdir()
@@ -89,7 +91,7 @@ def test_the_spool_leaves_other_files_in_its_folder_alone(tmp_path: Path) -> Non
     assert (tmp_path / "folder.tmp").is_dir()
 
 
-def test_discarding_segments_removes_them_and_keeps_the_earlier_ones(
+def test_discarding_spool_segments_after_a_number_removes_only_those_after_it(
     tmp_path: Path, spool: Spool
 ) -> None:
     """Segments before the discarded ones stay."""
@@ -104,7 +106,7 @@ def test_discarding_segments_removes_them_and_keeps_the_earlier_ones(
     other.close()
 
 
-def test_the_spool_remembers_the_newest_discarded_segment_number(
+def test_the_spool_stores_the_highest_number_of_a_discarded_segment_for_later_processes(
     tmp_path: Path, spool: Spool
 ) -> None:
     """Later processes know the number. It never goes back, and what is removed does not count."""
@@ -124,7 +126,9 @@ def test_the_spool_remembers_the_newest_discarded_segment_number(
     other.close()
 
 
-def test_the_spool_discards_no_segment_without_recording_its_number(tmp_path: Path) -> None:
+def test_a_spool_segment_is_not_discarded_if_its_number_cannot_be_recorded_on_disk(
+    tmp_path: Path,
+) -> None:
     """Otherwise the number could be used again."""
     spool = spool_in(tmp_path)
     spool.open()
@@ -138,7 +142,9 @@ def test_the_spool_discards_no_segment_without_recording_its_number(tmp_path: Pa
     spool.close()
 
 
-def test_a_segment_that_cannot_be_discarded_is_an_error(tmp_path: Path) -> None:
+def test_discarding_a_spool_segment_whose_file_cannot_be_deleted_raises_an_error(
+    tmp_path: Path,
+) -> None:
     """A segment that stayed would be mistaken for committed later."""
 
     class Stubborn(AtomicFiles):
@@ -153,7 +159,7 @@ def test_a_segment_that_cannot_be_discarded_is_an_error(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_the_error_for_a_missing_segment_names_it_and_the_existing_ones(
+def test_the_error_for_a_missing_spool_segment_names_it_and_lists_the_existing_segments(
     tmp_path: Path, spool: Spool
 ) -> None:
     """The error lists the existing segments."""
@@ -165,7 +171,7 @@ def test_the_error_for_a_missing_segment_names_it_and_the_existing_ones(
         spool.get(4)
 
 
-def test_a_damaged_spool_segment_counts_as_missing_and_its_file_stays(
+def test_a_damaged_spool_segment_counts_as_missing_and_its_file_is_not_deleted(
     tmp_path: Path, spool: Spool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The damaged file stays in place, and a warning names it."""
@@ -189,7 +195,7 @@ def test_a_spool_is_locked_for_one_process(tmp_path: Path, spool: Spool) -> None
         other.open()
 
 
-def test_a_process_waits_for_the_spool_of_one_that_is_about_to_end(
+def test_a_process_waits_for_the_spool_lock_of_a_process_that_is_about_to_end(
     tmp_path: Path, spool: Spool
 ) -> None:
     """Such a process was stopped, and its query is restarted at once."""
@@ -239,7 +245,7 @@ def test_the_error_for_a_spool_folder_that_cannot_be_created_names_it(tmp_path: 
         spool_in(tmp_path / "file" / "spool").open()
 
 
-def test_the_error_of_a_full_disk_says_what_the_spool_was_to_write(tmp_path: Path) -> None:
+def test_the_spools_error_for_a_full_disk_names_what_could_not_be_written(tmp_path: Path) -> None:
     """The new segment does not exist."""
     spool = spool_in(tmp_path)
     spool.open()
@@ -252,7 +258,7 @@ def test_the_error_of_a_full_disk_says_what_the_spool_was_to_write(tmp_path: Pat
     spool.close()
 
 
-def test_the_spool_does_not_exceed_its_size_limit(tmp_path: Path) -> None:
+def test_the_spool_refuses_a_segment_that_would_exceed_its_size_limit(tmp_path: Path) -> None:
     """Removed segments make room again."""
     data, _ = encoded(batch(["1.0", "1.1", "1.2"]))
     spool = spool_in(tmp_path, max_spool_bytes=len(data) + 10)
