@@ -58,7 +58,7 @@ def test_a_start_failure_of_the_emulator_program_is_reported_in_one_line() -> No
     assert ran.stderr == f"Error: cannot listen on 127.0.0.1:{busy}: the port is in use\n"
 
 
-def test_a_port_in_use_at_one_address_of_a_host_is_refused() -> None:
+def test_the_emulator_program_refuses_a_port_in_use_at_one_address_of_its_host() -> None:
     """`localhost` has two addresses. A broker at the second one would get some of the clients."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = str(taken.getsockname()[1])
@@ -66,14 +66,14 @@ def test_a_port_in_use_at_one_address_of_a_host_is_refused() -> None:
     assert error == f"Error: cannot listen on localhost:{busy}: the port is in use\n"
 
 
-def test_an_unknown_host_is_named_in_the_error() -> None:
+def test_the_error_for_an_unknown_host_option_names_the_host() -> None:
     """The error contains the system's message."""
     error = error_of("--host", "nowhere.invalid")
     assert error.startswith("Error: cannot listen on nowhere.invalid: ")
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "http"])
-def test_an_invalid_port_option_is_a_usage_error(port: str) -> None:
+def test_an_invalid_port_option_of_the_emulator_program_is_a_usage_error(port: str) -> None:
     """The error has exit code 2 and names the option, as for every bad option."""
     code, text = refusal("--port", port)
     assert code == 2

@@ -45,7 +45,9 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_program_starts_with_resources_of_its_file_and_environment(config: str) -> None:
+def test_the_emulator_program_starts_with_resources_of_its_configuration_file_and_environment(
+    config: str,
+) -> None:
     """A variable may contain resources that the file's subscription needs.
 
     The profile sets limits.
@@ -67,7 +69,7 @@ def test_the_program_starts_with_resources_of_its_file_and_environment(config: s
         ]
 
 
-def test_the_fault_option_sets_faults_from_the_start() -> None:
+def test_the_fault_option_of_the_emulator_program_sets_faults_from_the_start() -> None:
     """Each fault of the command line acts, and as often as requested."""
     faults = ["--fault", "error:GetTopic:ABORTED:times=2", "--fault", "error:Pull:UNAVAILABLE"]
     with broker(*faults) as (wire, _):
@@ -77,7 +79,7 @@ def test_the_fault_option_sets_faults_from_the_start() -> None:
             wire.pull()
 
 
-def test_the_fault_seed_option_determines_random_faults() -> None:
+def test_the_fault_seed_option_determines_which_calls_a_fault_with_a_probability_affects() -> None:
     """With the seed of another broker, the same calls fail."""
     fault = Faults(seed=7).error("GetTopic", Aborted(""), probability=0.5)
     with broker("--fault", "error:GetTopic:ABORTED:probability=0.5", "--fault-seed", "7") as (
@@ -96,7 +98,7 @@ def failures(wire: Wire, calls: int) -> list[bool]:
     return [error is not None for error in errors]
 
 
-def test_the_program_serves_its_clock_and_history_over_http() -> None:
+def test_the_emulator_program_serves_its_clock_and_history_over_http() -> None:
     """The API is available on the same port."""
     pytest.importorskip("aiohttp")
     with broker() as (wire, endpoint):
@@ -120,7 +122,7 @@ def test_the_max_bytes_option_limits_the_kept_messages() -> None:
         assert len(wire.pull()) == 1
 
 
-def test_the_return_leases_on_disconnect_option_frees_leases_of_a_cut_stream() -> None:
+def test_with_the_return_leases_on_disconnect_option_leases_of_a_cut_stream_are_freed() -> None:
     """Without the option they would continue until the ack deadline."""
     with broker("--return-leases-on-disconnect") as (wire, _):
         wire.create_with("a")
@@ -151,7 +153,7 @@ def test_the_max_pull_messages_option_limits_the_response_to_a_pull() -> None:
         (["--config", "{config}"], 1, "subscriptions[0]: Invalid ack deadline given"),
     ],
 )
-def test_an_invalid_option_value_is_explained_before_the_start(
+def test_the_emulator_program_explains_an_invalid_option_value_and_does_not_start(
     arguments: list[str], code: int, text: str, config: str
 ) -> None:
     """The error comes before the broker listens.
@@ -163,7 +165,7 @@ def test_an_invalid_option_value_is_explained_before_the_start(
     assert text in " ".join(explained.split())
 
 
-def test_a_malformed_project_variable_ends_the_program_with_one_line() -> None:
+def test_a_malformed_project_environment_variable_ends_the_program_with_one_line_of_error() -> None:
     """The exit code is 1, and the error has one line."""
     error = error_of(PUBSUB_PROJECT1="shop,,orders")
     assert error.startswith("Error: PUBSUB_PROJECT1: must have the form ")
@@ -172,7 +174,7 @@ def test_a_malformed_project_variable_ends_the_program_with_one_line() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are read from /proc")
-def test_the_program_raises_its_limit_of_open_files() -> None:
+def test_the_emulator_program_raises_its_limit_of_open_files_to_the_hard_limit() -> None:
     """The soft limit becomes the hard limit.
 
     A shell's soft limit of 1,024 would limit the number of clients.
@@ -185,7 +187,7 @@ def test_the_program_raises_its_limit_of_open_files() -> None:
         ends_well(process)
 
 
-def test_the_receive_timeout_option_closes_half_sent_requests() -> None:
+def test_with_the_receive_timeout_option_connections_of_half_sent_requests_are_closed() -> None:
     """The value 0 would close every connection."""
     with running("--receive-timeout", "0.2") as (process, endpoint):
         host, _, port = endpoint.rpartition(":")

@@ -24,7 +24,9 @@ def emulator() -> Iterator[Emulator]:
         yield emulator
 
 
-def test_an_advance_of_the_clock_ends_leases(emulator: Emulator, wire: Wire) -> None:
+def test_an_advance_of_the_broker_clock_past_the_ack_deadline_ends_leases(
+    emulator: Emulator, wire: Wire
+) -> None:
     """The leases end before `advance` returns."""
     wire.create_with("a", ack_deadline_seconds=600)
     for _ in range(20):
@@ -33,7 +35,7 @@ def test_an_advance_of_the_clock_ends_leases(emulator: Emulator, wire: Wire) -> 
         emulator.clock.advance(600)
 
 
-def test_an_advance_of_the_clock_redelivers_messages_on_streams(
+def test_an_advance_of_the_broker_clock_redelivers_leased_messages_on_streaming_pulls(
     emulator: Emulator, wire: Wire
 ) -> None:
     """The stream receives the message whose lease has expired."""
@@ -44,7 +46,9 @@ def test_an_advance_of_the_clock_redelivers_messages_on_streams(
     assert stream.data(1) == ["a"]
 
 
-def test_the_clock_runs_on_after_an_advance(emulator: Emulator, wire: Wire) -> None:
+def test_the_broker_clock_runs_on_in_real_time_after_an_advance(
+    emulator: Emulator, wire: Wire
+) -> None:
     """Timers of the broker still fire without further calls."""
     wire.create()
     emulator.clock.advance(HOUR)
@@ -55,7 +59,9 @@ def test_the_clock_runs_on_after_an_advance(emulator: Emulator, wire: Wire) -> N
     assert stream.data(1) == ["a"]
 
 
-def test_an_advance_of_the_clock_ends_a_retry_backoff(emulator: Emulator, wire: Wire) -> None:
+def test_an_advance_of_the_broker_clock_ends_a_retry_backoff(
+    emulator: Emulator, wire: Wire
+) -> None:
     """A nacked message is available after its backoff, not before."""
     policy = pubsub.RetryPolicy(
         minimum_backoff=Duration(seconds=300), maximum_backoff=Duration(seconds=300)
@@ -69,7 +75,7 @@ def test_an_advance_of_the_clock_ends_a_retry_backoff(emulator: Emulator, wire: 
     assert data_of(wire.pull(wait=False)) == ["a"]
 
 
-def test_an_advance_of_the_clock_drops_messages_past_their_retention(
+def test_an_advance_of_the_broker_clock_drops_messages_past_their_retention(
     emulator: Emulator, wire: Wire
 ) -> None:
     """A message that was not fetched in time is removed."""
@@ -80,7 +86,7 @@ def test_an_advance_of_the_clock_drops_messages_past_their_retention(
     assert data_of(wire.pull(wait=False)) == ["new"]
 
 
-def test_an_advance_of_the_clock_expires_unused_subscriptions(
+def test_an_advance_of_the_broker_clock_expires_unused_subscriptions(
     emulator: Emulator, wire: Wire
 ) -> None:
     """The default ttl is a month."""
@@ -101,7 +107,7 @@ def test_publish_times_follow_the_advanced_broker_clock(emulator: Emulator, wire
     assert message.publish_time.seconds - SYSTEM_CLOCK.now() == pytest.approx(HOUR, abs=60)
 
 
-def test_the_system_clock_passed_to_an_emulator_becomes_advanceable() -> None:
+def test_the_clock_of_an_emulator_created_with_the_system_clock_can_be_advanced() -> None:
     """A system clock passed by the user gets an `advance` method."""
     emulator = Emulator(clock=SYSTEM_CLOCK)
     before = SYSTEM_CLOCK.monotonic()
@@ -110,7 +116,7 @@ def test_the_system_clock_passed_to_an_emulator_becomes_advanceable() -> None:
     assert Emulator().clock.monotonic() - before < HOUR
 
 
-def test_the_clock_offset_is_kept_by_a_broker_that_is_served_again(
+def test_the_clock_offset_of_a_broker_is_kept_when_another_emulator_serves_the_broker(
     emulator: Emulator, wire: Wire
 ) -> None:
     """A broker that continues with the engine of another has the same clock offset."""

@@ -17,7 +17,7 @@ class Patient(SystemClock):
         return None if deadline is None else max(deadline - self.monotonic(), 0.0)
 
 
-async def test_timer_alarms_fire_in_the_order_of_their_times() -> None:
+async def test_alarms_of_an_event_loop_timer_fire_in_the_order_of_their_times() -> None:
     """Each alarm runs at its own time, unless it was cancelled."""
     clock = ManualClock()
     came: list[str] = []
@@ -35,7 +35,7 @@ async def test_timer_alarms_fire_in_the_order_of_their_times() -> None:
     timer.close()
 
 
-async def test_a_clock_advance_from_another_thread_returns_after_all_alarms() -> None:
+async def test_a_clock_advance_from_another_thread_returns_after_due_timer_alarms_fired() -> None:
     """The rule is the same for the rest of the broker."""
     clock = ManualClock()
     came: list[int] = []
@@ -47,7 +47,7 @@ async def test_a_clock_advance_from_another_thread_returns_after_all_alarms() ->
     timer.close()
 
 
-async def test_a_nearer_real_time_alarm_fires_before_an_earlier_set_one() -> None:
+async def test_a_timer_alarm_in_the_near_future_is_not_delayed_by_a_far_alarm_set_before() -> None:
     """The later alarm does not keep the loop waiting."""
     timer = Timer(Patient())
     came = asyncio.Event()
@@ -57,7 +57,7 @@ async def test_a_nearer_real_time_alarm_fires_before_an_earlier_set_one() -> Non
     timer.close()
 
 
-async def test_a_timer_alarm_may_set_the_next_alarm() -> None:
+async def test_the_callback_of_a_timer_alarm_may_set_another_alarm() -> None:
     """One pause can follow another."""
     timer = Timer(Patient())
     came = asyncio.Event()
@@ -70,7 +70,7 @@ async def test_a_timer_alarm_may_set_the_next_alarm() -> None:
     timer.close()
 
 
-def test_a_closed_timer_ignores_its_clock() -> None:
+def test_a_closed_timer_fires_no_alarms_when_its_clock_advances() -> None:
     """The clock may outlive the event loop."""
     clock = ManualClock()
     came: list[str] = []

@@ -29,7 +29,7 @@ PROGRAM = [sys.executable, "-m", "pullstream_emulator.gcloud"]
         ["--quiet", "beta", "emulators", "pubsub", "start", "--host-port=127.0.0.1:0"],
     ],
 )
-def test_the_gcloud_command_line_starts_the_broker(arguments: list[str]) -> None:
+def test_the_gcloud_command_line_for_the_emulator_starts_the_broker(arguments: list[str]) -> None:
     """Tools wait for the line "Server started, listening on PORT"."""
     with (
         started([*PROGRAM, *arguments], {}) as (_, endpoint),
@@ -38,7 +38,7 @@ def test_the_gcloud_command_line_starts_the_broker(arguments: list[str]) -> None
         assert answer.read() == b"Ok\n"
 
 
-def test_the_gcloud_data_dir_option_is_used(tmp_path: Path) -> None:
+def test_the_gcloud_data_dir_option_sets_the_data_directory_of_the_broker(tmp_path: Path) -> None:
     """The log can be switched on, too."""
     start = ["emulators", "pubsub", "start", "--host-port=127.0.0.1:0", "--log-http"]
     with started([*PROGRAM, *start, f"--data-dir={tmp_path}"], {}):
@@ -57,13 +57,15 @@ def test_the_gcloud_data_dir_option_is_used(tmp_path: Path) -> None:
         ("broker", ("broker", 8085)),
     ],
 )
-def test_a_gcloud_host_port_has_defaults(text: str, expected: tuple[str, int]) -> None:
+def test_a_gcloud_host_port_option_without_host_or_port_gets_the_defaults(
+    text: str, expected: tuple[str, int]
+) -> None:
     """The defaults are those of gcloud."""
     assert host_and_port(text) == expected
 
 
 @pytest.mark.parametrize("text", ["localhost:port", "localhost:65536", "localhost:-1"])
-def test_an_invalid_gcloud_host_port_is_refused(text: str) -> None:
+def test_an_invalid_gcloud_host_port_option_is_refused(text: str) -> None:
     """The error shows the allowed form."""
     with pytest.raises(click.UsageError, match="must be HOST:PORT"):
         host_and_port(text)
@@ -86,7 +88,7 @@ def no_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (("--host-port=[::1]:8432",), "[::1]:8432"),
     ],
 )
-def test_gcloud_env_init_prints_the_environment_of_the_last_start(
+def test_gcloud_env_init_prints_the_emulator_address_of_the_last_gcloud_start(
     tmp_path: Path, directory: tuple[str, ...], host_port: tuple[str, ...], address: str
 ) -> None:
     """A shell executes it: $(gcloud beta emulators pubsub env-init)."""
@@ -99,7 +101,7 @@ def test_gcloud_env_init_prints_the_environment_of_the_last_start(
     assert (ran.exit_code, ran.output) == (0, f"export PUBSUB_EMULATOR_HOST={address}\n")
 
 
-def test_gcloud_env_init_without_a_start_is_an_error(tmp_path: Path) -> None:
+def test_gcloud_env_init_before_any_gcloud_start_is_an_error(tmp_path: Path) -> None:
     """The error names the file and the remedy."""
     command = ["beta", "emulators", "pubsub", "env-init", f"--data-dir={tmp_path}"]
     ran = CliRunner().invoke(gcloud, command)
@@ -108,7 +110,7 @@ def test_gcloud_env_init_without_a_start_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_broker")
-def test_gcloud_start_does_not_fail_without_a_writable_directory(
+def test_gcloud_start_starts_the_broker_although_no_directory_is_writable(
     tmp_path: Path,
 ) -> None:
     """Only `env-init` needs the file."""
@@ -117,7 +119,7 @@ def test_gcloud_start_does_not_fail_without_a_writable_directory(
 
 
 @pytest.mark.usefixtures("no_broker")
-def test_gcloud_start_does_not_need_a_home_directory(
+def test_gcloud_start_starts_the_broker_without_a_home_directory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The case occurs in a container that runs with any user id."""

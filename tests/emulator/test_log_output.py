@@ -65,7 +65,9 @@ def log() -> Iterator[Log]:
     log.handler.close()
 
 
-def test_each_place_in_a_library_logs_one_line_per_second(log: Log) -> None:
+def test_the_broker_log_has_at_most_one_line_per_second_of_each_code_line_of_a_library(
+    log: Log,
+) -> None:
     for second in range(3):
         for number in range(100):
             log.write(f"{second} {number}")
@@ -79,14 +81,16 @@ def test_each_place_in_a_library_logs_one_line_per_second(log: Log) -> None:
     ]
 
 
-def test_a_place_in_a_library_logs_again_after_a_quiet_second(log: Log) -> None:
+def test_a_code_line_of_a_library_that_was_limited_logs_again_after_a_quiet_second(
+    log: Log,
+) -> None:
     log.write("a")
     log.clock.advance(1)
     log.write("b")
     assert log.lines == ["ERROR a", "ERROR b"]
 
 
-def test_the_count_of_suppressed_records_is_exact_if_the_reporter_is_late(
+def test_the_reported_count_of_suppressed_log_records_is_exact_even_if_the_report_is_late(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log.handler, "_wake_reporter", lambda: None)
@@ -98,7 +102,7 @@ def test_the_count_of_suppressed_records_is_exact_if_the_reporter_is_late(
     assert log.lines == ["ERROR a", "ERROR 2 more of: c"]
 
 
-def test_each_place_in_a_library_has_its_own_log_limit(log: Log) -> None:
+def test_the_log_limits_of_different_code_lines_of_a_library_are_independent(log: Log) -> None:
     for place in range(3):
         log.write("a", place=place)
     assert len(log.lines) == 3
@@ -110,14 +114,14 @@ def test_log_records_of_the_broker_are_never_suppressed(log: Log) -> None:
     assert len(log.lines) == 10
 
 
-def test_closing_the_log_reports_the_suppressed_records(log: Log) -> None:
+def test_closing_the_broker_log_writes_the_count_of_suppressed_library_records(log: Log) -> None:
     log.write("a")
     log.write("b")
     log.handler.close()
     assert log.lines == ["ERROR a", "ERROR 1 more of: b"]
 
 
-def test_a_log_text_of_a_library_is_shortened_to_one_line(log: Log) -> None:
+def test_a_log_text_of_a_library_is_shortened_to_one_line_in_the_broker_log(log: Log) -> None:
     log.write("a\nERROR forged\x1b[2J" + "x" * 10_000)
     (line,) = log.lines
     assert line.startswith(r"ERROR a\nERROR forged\x1b[2Jxxx")
@@ -160,7 +164,7 @@ def test_a_traceback_of_a_library_is_logged_at_level_debug_only(log: Log) -> Non
     assert log.lines[1:3] == ["ERROR failed", "  Traceback (most recent call last):"]
 
 
-def test_a_log_record_of_the_broker_is_one_line(log: Log) -> None:
+def test_a_log_record_of_the_broker_is_written_as_one_line(log: Log) -> None:
     log.write("topic a\nERROR forged", logger="pullstream.emulator")
     assert log.lines == [r"ERROR topic a\nERROR forged"]
 
@@ -175,7 +179,9 @@ def test_the_lines_of_a_logged_traceback_are_indented(log: Log) -> None:
     assert all(line.startswith("  ") for line in log.lines[1:])
 
 
-def test_the_json_log_has_the_same_limits_as_the_text_log(log: Log) -> None:
+def test_the_json_log_limits_length_and_number_of_library_records_like_the_text_log(
+    log: Log,
+) -> None:
     log.handler.setFormatter(JsonFormatter())
     for _ in range(3):
         log.write("x" * 10_000)
@@ -213,7 +219,9 @@ def counted_early(
         logger.removeFilter(note)
 
 
-def test_repeated_errors_of_a_counted_logger_create_no_records(log: Log) -> None:
+def test_repeated_errors_of_a_library_logger_are_counted_without_creating_log_records(
+    log: Log,
+) -> None:
     with counted_early(log.handler, "library.compiled") as (logger, made):
         for second in range(3):
             for number in range(100):
@@ -229,7 +237,9 @@ def test_repeated_errors_of_a_counted_logger_create_no_records(log: Log) -> None
     assert len(made) == 1
 
 
-def test_errors_with_another_text_or_logger_are_counted_separately(log: Log) -> None:
+def test_library_errors_with_another_text_or_logger_are_counted_separately_in_the_log(
+    log: Log,
+) -> None:
     with (
         counted_early(log.handler, "library.compiled") as (logger, _),
         counted_early(log.handler, "library.other") as (other, _),
@@ -243,7 +253,7 @@ def test_errors_with_another_text_or_logger_are_counted_separately(log: Log) -> 
     ]
 
 
-def test_a_record_of_a_counted_logger_has_its_place_and_its_error(log: Log) -> None:
+def test_a_log_record_of_a_counted_library_logger_has_its_code_line_and_exception(log: Log) -> None:
     with counted_early(log.handler, "library.compiled") as (logger, made):
         try:
             raise ValueError("bad")
@@ -251,7 +261,7 @@ def test_a_record_of_a_counted_logger_has_its_place_and_its_error(log: Log) -> N
             logger.exception("failed")
     assert (made[0].filename, made[0].funcName) == (
         "test_log_output.py",
-        "test_a_record_of_a_counted_logger_has_its_place_and_its_error",
+        "test_a_log_record_of_a_counted_library_logger_has_its_code_line_and_exception",
     )
     assert log.lines == ["ERROR failed (ValueError: bad)"]
 
@@ -328,7 +338,7 @@ def test_invalid_utf_8_headers_are_counted_before_log_records_are_created() -> N
     assert "99 more of: Invalid encoding" in ran.stderr
 
 
-def test_a_grpc_connection_has_limits_of_streams_and_metadata() -> None:
+def test_the_broker_announces_limits_of_streams_and_metadata_to_each_grpc_connection() -> None:
     with Emulator() as emulator, connected(emulator) as connection:
         kind, _, payload = next_frame(connection)
         assert kind == http2.SETTINGS

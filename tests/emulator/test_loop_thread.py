@@ -34,7 +34,7 @@ async def for_ever() -> None:
     await asyncio.Event().wait()
 
 
-def test_tasks_that_end_soon_end_before_their_event_loop() -> None:
+def test_a_stopping_event_loop_waits_for_tasks_that_end_soon() -> None:
     """An example is the task of a cancelled call.
 
     Python reports tasks that are destroyed while pending.
@@ -45,7 +45,9 @@ def test_tasks_that_end_soon_end_before_their_event_loop() -> None:
     assert last.exception() is None
 
 
-def test_tasks_that_do_not_end_are_cancelled_with_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopping_event_loop_cancels_tasks_that_do_not_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The cancellation keeps the shutdown within its time limit."""
     monkeypatch.setattr("pullstream_emulator.loop_thread._LAST_TASKS", 0.01)
     with Emulator():

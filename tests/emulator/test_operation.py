@@ -63,7 +63,7 @@ def test_the_start_and_the_end_of_the_broker_are_logged(tmp_path: Path) -> None:
     )
 
 
-def test_the_broker_log_can_be_json() -> None:
+def test_with_the_json_log_format_each_line_of_the_broker_log_is_a_json_object() -> None:
     """Each line is an object; the access log has further fields."""
     options = ("--log-format", "json", "--access-log", "--auth-token", "t")
     with running(*options, **INFO) as (process, endpoint):
@@ -87,7 +87,7 @@ def test_the_broker_log_can_be_json() -> None:
     assert records[0]["level"] == "INFO"
 
 
-def test_sighup_reloads_the_tokens(tmp_path: Path) -> None:
+def test_a_sighup_makes_the_broker_program_read_the_auth_file_again(tmp_path: Path) -> None:
     """A file with an error changes nothing."""
     auth = tmp_path / "auth.json"
 
@@ -125,7 +125,7 @@ def hang_up(process: subprocess.Popen[str], answer: str) -> None:
     raise AssertionError("the broker has ended")
 
 
-def test_sighup_reloads_the_tls_certificates(tmp_path: Path) -> None:
+def test_a_sighup_makes_the_broker_program_read_the_tls_certificate_again(tmp_path: Path) -> None:
     """New connections get the new certificate, over gRPC and over HTTP."""
     first, second = new_identity("127.0.0.1"), new_identity("127.0.0.1")
     certificate, key = first.write(tmp_path)
@@ -143,7 +143,7 @@ def test_sighup_reloads_the_tls_certificates(tmp_path: Path) -> None:
         stopped(process)
 
 
-def test_sighup_reloads_the_client_cas(tmp_path: Path) -> None:
+def test_a_sighup_makes_the_broker_program_read_the_client_ca_file_again(tmp_path: Path) -> None:
     """A client of a removed CA cannot connect any more."""
     broker, ca = new_identity("127.0.0.1"), tmp_path / "ca.pem"
     certificate, key = broker.write(tmp_path)

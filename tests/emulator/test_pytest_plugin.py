@@ -118,7 +118,9 @@ def suite(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_pytest_fixtures_start_and_share_brokers_without_traces(suite: Path) -> None:
+def test_the_pytest_fixtures_provide_fresh_and_shared_brokers_and_restore_the_environment(
+    suite: Path,
+) -> None:
     """In the inner tests, a broker for one test leaves no trace, and one can be shared."""
     before = {"PUBSUB_EMULATOR_HOST": "before:1", "PUBSUB_PROJECT_ID": "before"}
     ran = run_command(
@@ -143,7 +145,9 @@ def test_1(pubsub_project):
 """
 
 
-def test_fixture_projects_are_unique_in_every_run_and_process(tmp_path: Path) -> None:
+def test_each_test_of_every_pytest_run_and_process_gets_a_unique_project_from_the_fixture(
+    tmp_path: Path,
+) -> None:
     """Runs that share a broker, and processes of pytest-xdist, do not meet in a project."""
     (tmp_path / "test_1.py").write_text(TESTS_WITH_PROJECTS, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "-p", "no:asyncio"]
@@ -184,7 +188,9 @@ def test_that_asks_for_the_error_later(fixture, request):
 """
 
 
-def test_a_test_with_an_unnoticed_subscription_error_fails(suite: Path) -> None:
+def test_the_pytest_plugin_fails_a_test_whose_subscription_ended_with_an_unnoticed_error(
+    suite: Path,
+) -> None:
     """The report names the subscription. An error that the test asks for does not count."""
     (suite / "test_1.py").write_text(TESTS_WITH_LOST_ERRORS, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"]

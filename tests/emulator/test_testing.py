@@ -58,7 +58,9 @@ def test_the_endpoint_of_an_emulator_is_host_and_port() -> None:
         assert emulator.port > 0
 
 
-def test_clock_advance_returns_after_the_broker_has_acted(wires: list[Wire]) -> None:
+def test_an_advance_of_the_emulator_clock_returns_after_expired_messages_are_available_again(
+    wires: list[Wire],
+) -> None:
     """The next immediate pull finds the message without waiting or polling."""
     clock = ManualClock()
     with Emulator(clock=clock) as emulator:
@@ -71,7 +73,9 @@ def test_clock_advance_returns_after_the_broker_has_acted(wires: list[Wire]) -> 
             clock.advance(10)
 
 
-def test_leases_of_an_emulator_on_the_real_clock_expire(wires: list[Wire]) -> None:
+def test_leases_of_an_emulator_on_the_real_clock_expire_at_their_ack_deadline(
+    wires: list[Wire],
+) -> None:
     """A timer of the broker ends the leases without any call."""
     with Emulator() as emulator:
         wire = connect(wires, emulator)
@@ -82,7 +86,9 @@ def test_leases_of_an_emulator_on_the_real_clock_expire(wires: list[Wire]) -> No
         assert stream.data(1) == ["a"]
 
 
-def test_an_emulator_with_the_broker_of_another_one_continues_its_state(wires: list[Wire]) -> None:
+def test_an_emulator_with_the_broker_of_a_stopped_emulator_keeps_backlog_and_leases(
+    wires: list[Wire],
+) -> None:
     """The second emulator has the same port and engine, so topics, backlog and leases are kept."""
     clock = ManualClock()
     with Emulator(clock=clock) as first:
@@ -133,7 +139,7 @@ def test_start_and_stop_of_an_emulator_can_be_called_twice() -> None:
     emulator.stop()
 
 
-def test_two_emulators_of_a_process_are_independent(wires: list[Wire]) -> None:
+def test_two_emulators_of_a_process_share_no_resources(wires: list[Wire]) -> None:
     """The emulators share a thread and no state. Each may stop first."""
     with Emulator() as first:
         with Emulator() as second:
@@ -162,7 +168,7 @@ def test_an_emulator_port_number_out_of_range_is_refused(port: int) -> None:
         Emulator(port=port)
 
 
-def test_max_pull_messages_limits_the_response_to_a_pull(wires: list[Wire]) -> None:
+def test_the_max_pull_messages_argument_limits_the_response_to_a_pull(wires: list[Wire]) -> None:
     """The other messages stay for other callers. A stream is not limited."""
     with Emulator(max_pull_messages=2) as emulator:
         wire = connect(wires, emulator)
@@ -188,7 +194,7 @@ def test_a_max_pull_messages_value_out_of_range_is_refused(limit: int) -> None:
         ({"data": "x", "ordering_key": 3}, "ordering_key is 3; it must be a str"),
     ],
 )
-def test_invalid_arguments_of_emulator_publish_are_named(
+def test_the_error_of_emulator_publish_names_the_invalid_argument(
     emulator: Emulator, message: dict[str, Any], text: str
 ) -> None:
     """Protobuf's error would mention a built-in operation."""
@@ -196,7 +202,9 @@ def test_invalid_arguments_of_emulator_publish_are_named(
         emulator.publish("projects/p/topics/topic", **message)
 
 
-def test_emulator_publish_takes_the_arguments_of_the_publisher(emulator: Emulator) -> None:
+def test_emulator_publish_accepts_the_same_arguments_as_the_publish_method_of_the_sdk(
+    emulator: Emulator,
+) -> None:
     """The key may be positional, and the data a whole message."""
     topic = "projects/p/topics/orders"
     emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=topic)))
@@ -224,7 +232,7 @@ def test_an_emulator_host_that_is_not_local_is_refused() -> None:
         Emulator(host="localhost", port=first.port).start()
 
 
-def test_the_engine_can_be_inspected_after_the_end_of_its_emulator(wires: list[Wire]) -> None:
+def test_the_engine_of_a_stopped_emulator_can_be_inspected(wires: list[Wire]) -> None:
     """A test may examine the broker after its end."""
     with Emulator() as emulator:
         connect(wires, emulator).create()
@@ -240,7 +248,7 @@ def test_an_exception_in_emulator_inspect_is_raised_to_the_caller(emulator: Emul
     assert emulator.inspect(lambda engine: engine.next_due()) is None
 
 
-def test_the_emulator_fixture_points_clients_at_a_fresh_broker(
+def test_the_emulator_fixture_makes_clients_connect_to_a_fresh_broker(
     pubsub_emulator: Emulator, wires: list[Wire]
 ) -> None:
     """The fixture sets the variables that Google's clients and pullstream read."""
@@ -252,7 +260,9 @@ def test_the_emulator_fixture_points_clients_at_a_fresh_broker(
     assert listed == pubsub.ListTopicsResponse()
 
 
-def test_the_function_of_a_fault_may_inspect_the_engine(emulator: Emulator, wire: Wire) -> None:
+def test_the_function_of_an_error_fault_may_inspect_and_publish_to_the_emulator(
+    emulator: Emulator, wire: Wire
+) -> None:
     """The function runs on the thread that owns the engine, and does not wait."""
     wire.create()
     seen: list[int] = []
@@ -266,7 +276,9 @@ def test_the_function_of_a_fault_may_inspect_the_engine(emulator: Emulator, wire
     assert seen == [1]
 
 
-def test_a_short_id_is_enough_if_one_project_has_it() -> None:
+def test_emulator_methods_accept_a_resource_id_instead_of_a_name_if_only_one_project_has_it() -> (
+    None
+):
     """The error for another id says what is allowed."""
     content = {
         "topics": [{"name": f"projects/{each}/topics/orders"} for each in ("one", "two")],

@@ -18,7 +18,7 @@ def finished(progress: AckBitmap, up_to: int) -> set[int]:
 
 
 @given(since=st.integers(0, 3 * CHUNK), steps=STEPS)
-def test_an_ack_bitmap_agrees_with_a_set_of_finished_numbers(
+def test_an_ack_bitmap_contains_the_same_finished_sequence_numbers_as_a_plain_set(
     since: int, steps: list[tuple[bool, tuple[int, int]]]
 ) -> None:
     """The test uses any order of finishing and reopening."""
@@ -36,7 +36,7 @@ def test_an_ack_bitmap_agrees_with_a_set_of_finished_numbers(
 
 
 @given(since=st.integers(0, 3 * CHUNK), steps=STEPS)
-def test_an_ack_bitmap_reports_every_chunk_that_changed(
+def test_finishing_or_reopening_numbers_in_an_ack_bitmap_returns_every_changed_chunk(
     since: int, steps: list[tuple[bool, tuple[int, int]]]
 ) -> None:
     """A complete copy needs only `base` and the reported chunks after each step."""
@@ -55,7 +55,9 @@ def test_an_ack_bitmap_reports_every_chunk_that_changed(
 
 
 @given(data=st.data())
-def test_finished_numbers_of_an_ack_bitmap_take_no_room(data: st.DataObject) -> None:
+def test_chunks_of_an_ack_bitmap_whose_numbers_are_all_finished_take_no_memory(
+    data: st.DataObject,
+) -> None:
     """The numbers are finished in any order."""
     order = data.draw(st.permutations(range(20)))
     progress = AckBitmap.after(0)

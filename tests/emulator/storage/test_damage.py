@@ -35,7 +35,9 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     ("kind", "count"),
     [("flip_database", 30), ("flip_log", 15), ("change_rows", 30), ("cut_files", 20)],
 )
-def test_damage_of_a_data_directory_is_noticed(trials: Trials, kind: str, count: int) -> None:
+def test_a_broker_with_a_damaged_data_directory_refuses_the_start_or_serves_all_data(
+    trials: Trials, kind: str, count: int
+) -> None:
     """Either the start is refused in one line, or the broker serves everything as before."""
     getattr(trials, kind)(count)
     assert not trials.failures, "\n".join(report(trials))

@@ -103,7 +103,7 @@ def publish_until_refused(wire: Wire) -> int:
         taken += 1
 
 
-def test_a_message_that_cannot_be_written_to_disk_is_not_acknowledged(
+def test_the_publish_of_a_message_that_cannot_be_written_to_disk_fails(
     broker: LimitedBroker, tmp_path: Path
 ) -> None:
     """A publish and a change are refused, a pull is not. Earlier answers are on disk."""
@@ -119,7 +119,7 @@ def test_a_message_that_cannot_be_written_to_disk_is_not_acknowledged(
         assert emulator.backlog(SUBSCRIPTION) == 1 + taken
 
 
-def test_a_broker_with_a_full_disk_recovers_when_there_is_room(
+def test_a_broker_with_a_full_disk_accepts_publishes_again_when_there_is_room(
     broker: LimitedBroker, tmp_path: Path
 ) -> None:
     """The broker needs no restart, and logs one line for the problem and one for its end."""
@@ -153,7 +153,9 @@ def publish_when_possible(wire: Wire, data: str) -> None:
             return
 
 
-def test_a_program_stop_that_loses_confirmed_messages_exits_with_an_error(tmp_path: Path) -> None:
+def test_a_broker_program_that_loses_confirmed_messages_when_stopped_exits_with_an_error(
+    tmp_path: Path,
+) -> None:
     """At class disk a message is confirmed before it is written.
 
     The exit code is 1, with one line.
@@ -171,7 +173,7 @@ def test_a_program_stop_that_loses_confirmed_messages_exits_with_an_error(tmp_pa
     assert not any("Traceback" in line for line in log)
 
 
-def test_an_emulator_stop_that_loses_messages_raises_a_storage_error(
+def test_stopping_an_emulator_raises_a_storage_error_if_messages_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker is stopped in any case."""

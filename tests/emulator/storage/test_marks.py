@@ -30,21 +30,21 @@ def write(file: MarkFile, commit: int) -> None:
     file.write(commit, mark(commit).encode())
 
 
-def test_a_mark_survives_encoding_and_decoding() -> None:
+def test_a_storage_commit_mark_survives_encoding_and_decoding() -> None:
     data = mark(7).encode()
     assert len(data) == MARK_BYTES
     assert Mark.decode(data) == mark(7)
 
 
 @pytest.mark.parametrize("bit", range(0, MARK_BYTES * 8, 61))
-def test_a_changed_bit_of_a_mark_is_detected(bit: int) -> None:
+def test_a_storage_commit_mark_with_a_changed_bit_is_read_as_invalid(bit: int) -> None:
     data = bytearray(mark(7).encode())
     data[bit // 8] ^= 1 << bit % 8
     with pytest.raises(ValueError, match="checksum"):
         Mark.decode(bytes(data))
 
 
-def test_the_newest_valid_mark_of_a_file_counts(tmp_path: Path) -> None:
+def test_reading_a_mark_file_returns_the_newest_valid_storage_commit_mark(tmp_path: Path) -> None:
     """If a power cut has damaged it, the previous one counts."""
     MarkFile.create(tmp_path, mark(4))
     file = MarkFile(tmp_path)
@@ -61,7 +61,9 @@ def test_the_newest_valid_mark_of_a_file_counts(tmp_path: Path) -> None:
         MarkFile.read(tmp_path)
 
 
-def test_marks_are_flushed_at_an_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_commit_marks_are_flushed_to_disk_at_an_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A mark is flushed with a commit if the last flush is old enough.
 
     Otherwise it is flushed in a pause or at the end.
@@ -87,7 +89,7 @@ def test_marks_are_flushed_at_an_interval(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(flushes) == 4
 
 
-def test_marks_use_a_twentieth_of_the_time_of_a_slow_disk_at_most(
+def test_flushing_storage_commit_marks_takes_a_twentieth_of_the_time_at_most_on_a_slow_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The interval between the flushes grows."""
@@ -104,7 +106,7 @@ def test_marks_use_a_twentieth_of_the_time_of_a_slow_disk_at_most(
     file.close()
 
 
-def test_a_mark_is_flushed_when_the_writer_is_idle() -> None:
+def test_an_idle_storage_writer_flushes_the_last_commit_mark() -> None:
     """The writer calls its function for idle times."""
     rested = threading.Event()
     writer = Writer(lambda changes: None, lambda: None, rested.set, "the database", 0.5)
@@ -113,6 +115,6 @@ def test_a_mark_is_flushed_when_the_writer_is_idle() -> None:
     writer.close()
 
 
-def test_a_mark_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+def test_the_storage_mark_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     MarkFile.create(tmp_path, mark(1))
     assert os.stat(tmp_path / MARK_NAME).st_mode & 0o777 == 0o600

@@ -70,7 +70,7 @@ def test_two_brokers_cannot_share_a_data_directory(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("format", "age"), [(FORMAT + 1, "a newer"), (FORMAT - 1, "an older")])
-def test_a_database_with_another_format_version_is_refused(
+def test_a_broker_refuses_to_start_with_a_database_of_another_format_version(
     directory: Path, format: int, age: str
 ) -> None:
     """The error names both formats."""
@@ -82,7 +82,7 @@ def test_a_database_with_another_format_version_is_refused(
     )
 
 
-def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
+def test_a_broker_refuses_to_start_with_a_database_of_another_program(tmp_path: Path) -> None:
     """The file has the right name, but other tables."""
     change(tmp_path, "CREATE TABLE accounts (id INTEGER)")
     assert refusal(tmp_path) == f"{tmp_path / FILE_NAME} is not a pullstream database"
@@ -102,7 +102,9 @@ def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
         pytest.param(lambda data: data.replace(b"/topics/orders", b"/topics/orderz"), id="a name"),
     ],
 )
-def test_a_damaged_database_is_refused(directory: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_a_broker_refuses_to_start_with_a_damaged_database(
+    directory: Path, damage: Callable[[bytes], bytes]
+) -> None:
     """The database is never treated as empty or as shorter, whatever the damage is."""
     file = directory / FILE_NAME
     before = file.read_bytes()
@@ -116,7 +118,7 @@ def test_a_damaged_database_is_refused(directory: Path, damage: Callable[[bytes]
         pass
 
 
-def test_a_file_in_place_of_the_data_directory_is_refused(tmp_path: Path) -> None:
+def test_a_broker_refuses_to_start_if_the_data_directory_is_a_file(tmp_path: Path) -> None:
     """The error has the system's text."""
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=r"cannot use .*: File exists"):
@@ -124,7 +126,9 @@ def test_a_file_in_place_of_the_data_directory_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("reason", ["port", "config"])
-def test_a_failed_start_releases_the_data_directory(directory: Path, reason: str) -> None:
+def test_a_failed_start_of_a_broker_releases_the_lock_of_the_data_directory(
+    directory: Path, reason: str
+) -> None:
     """The next start with correct options succeeds."""
     wrong = {"topics": [{"name": "projects/test/topics/goog"}]}
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -140,13 +144,13 @@ def test_a_failed_start_releases_the_data_directory(directory: Path, reason: str
             assert emulator.backlog(SUBSCRIPTION) == len(MESSAGES)
 
 
-def test_a_missing_data_directory_is_created(tmp_path: Path) -> None:
+def test_a_starting_broker_creates_a_missing_data_directory(tmp_path: Path) -> None:
     """The parents are created, too."""
     with Emulator(data_dir=tmp_path / "some" / "where"):
         assert (tmp_path / "some" / "where" / FILE_NAME).exists()
 
 
-def test_a_data_directory_in_use_is_reported_in_one_line_by_the_program(directory: Path) -> None:
+def test_the_broker_program_reports_a_data_directory_in_use_in_one_line(directory: Path) -> None:
     """The exit code is 1."""
     with Emulator(data_dir=directory):
         ran = run_command([*COMMAND, "--data-dir", str(directory)])
@@ -155,14 +159,16 @@ def test_a_data_directory_in_use_is_reported_in_one_line_by_the_program(director
 
 
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
-def test_durability_on_disk_needs_a_data_directory(durability: str) -> None:
+def test_a_broker_with_durability_disk_or_fsync_without_a_data_directory_is_refused(
+    durability: str,
+) -> None:
     with pytest.raises(StorageError, match=f"durability {durability} needs a data directory"):
         Emulator(durability=durability)
     error = error_of("--durability", durability)
     assert error.startswith(f"Error: durability {durability} needs a data directory")
 
 
-def test_durability_in_memory_needs_no_data_directory() -> None:
+def test_a_broker_with_durability_memory_starts_without_a_data_directory() -> None:
     with Emulator(durability="memory") as emulator:
         assert emulator.endpoint
 
@@ -188,7 +194,7 @@ def modes(directory: Path) -> set[str]:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX has modes")
-def test_files_of_the_data_directory_are_private(tmp_path: Path) -> None:
+def test_files_of_the_data_directory_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     """The folders are private, too, also while the broker runs."""
     before = os.umask(0)
     try:
@@ -205,7 +211,9 @@ def test_files_of_the_data_directory_are_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX has modes")
-def test_an_existing_data_directory_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_starting_broker_keeps_the_file_mode_of_an_existing_data_directory(
+    tmp_path: Path,
+) -> None:
     """The directory may be mounted, or shared on purpose."""
     (tmp_path / "mounted").mkdir()
     (tmp_path / "mounted").chmod(0o2775)
@@ -213,7 +221,7 @@ def test_an_existing_data_directory_keeps_its_mode(tmp_path: Path) -> None:
         assert oct((tmp_path / "mounted").stat().st_mode & 0o7777) == "0o2775"
 
 
-def test_an_empty_data_directory_name_is_refused() -> None:
+def test_an_empty_text_as_data_directory_option_is_refused() -> None:
     """An unset variable in a script must not fill the current directory."""
     with pytest.raises(StorageError, match="the data directory is empty text"):
         Emulator(data_dir="")
@@ -222,14 +230,16 @@ def test_an_empty_data_directory_name_is_refused() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a directory that is read-only")
 @pytest.mark.parametrize("name", ["/proc/self", "/proc/self/new"])
-def test_a_read_only_data_directory_is_refused(name: str) -> None:
+def test_a_broker_refuses_to_start_with_a_read_only_data_directory(name: str) -> None:
     """The error is not a disk error. Permissions alone would not stop root from writing."""
     with pytest.raises(StorageError, match=rf"^cannot use {name}: "):
         Emulator(data_dir=name)
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write anywhere")
-def test_a_data_directory_without_write_permission_is_refused(directory: Path) -> None:
+def test_a_broker_refuses_to_start_with_a_data_directory_without_write_permission(
+    directory: Path,
+) -> None:
     directory.chmod(0o500)
     (directory / LOCK_NAME).unlink()
     with pytest.raises(StorageError, match="it cannot be written"):
@@ -259,7 +269,9 @@ def flip(file: Path, at: int) -> None:
     file.write_bytes(data)
 
 
-def test_the_data_directory_of_a_killed_broker_is_not_damaged(killed: Path) -> None:
+def test_a_broker_starts_with_the_data_directory_of_a_killed_broker_without_any_loss(
+    killed: Path,
+) -> None:
     with Emulator(data_dir=killed) as emulator:
         assert emulator.backlog(SUBSCRIPTION) == 20
 
@@ -303,7 +315,7 @@ def test_the_data_directory_of_a_killed_broker_is_not_damaged(killed: Path) -> N
         ),
     ],
 )
-def test_damage_of_the_data_of_a_killed_broker_is_refused(
+def test_a_broker_refuses_to_start_with_damaged_data_of_a_killed_broker(
     killed: Path, damage: Callable[[Path], object], told: str
 ) -> None:
     """SQLite alone would take most of it for the incomplete end of a log."""
@@ -318,7 +330,7 @@ def test_damage_of_the_data_of_a_killed_broker_is_refused(
     assert {name: (killed / name).read_bytes() for name in before} == before
 
 
-def test_an_incomplete_unconfirmed_end_of_the_log_is_no_damage(
+def test_an_incomplete_unconfirmed_commit_at_the_end_of_the_database_log_is_no_damage(
     killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that stops during a commit writes only a part of it.
@@ -340,7 +352,7 @@ def test_an_incomplete_unconfirmed_end_of_the_log_is_no_damage(
             assert not database.rows(NOTES).fetchall()
 
 
-def test_an_older_copy_of_the_database_is_detected(directory: Path) -> None:
+def test_a_broker_refuses_to_start_with_an_older_copy_of_the_database_file(directory: Path) -> None:
     """The copy may come from a backup of one file."""
     old = (directory / FILE_NAME).read_bytes()
     with Emulator(data_dir=directory) as emulator, Wire(emulator.endpoint) as wire:
@@ -349,7 +361,9 @@ def test_an_older_copy_of_the_database_is_detected(directory: Path) -> None:
     assert "1 of 301 messages are lost" in refusal(directory)
 
 
-def test_a_database_of_another_data_directory_is_refused(directory: Path, killed: Path) -> None:
+def test_a_broker_refuses_to_start_with_the_database_of_another_data_directory(
+    directory: Path, killed: Path
+) -> None:
     (killed / LOG_NAME).unlink()
     shutil.copy(directory / FILE_NAME, killed)
     assert "are from different directories" in refusal(killed)
@@ -358,7 +372,7 @@ def test_a_database_of_another_data_directory_is_refused(directory: Path, killed
 # ---- recovery ----------------------------------------------------------------------------------
 
 
-def test_recovery_keeps_the_undamaged_data_and_lists_the_loss(
+def test_recovery_of_a_damaged_data_directory_keeps_the_undamaged_data_and_lists_the_losses(
     killed: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The damaged files are kept.
@@ -396,7 +410,9 @@ def test_recovery_of_an_undamaged_data_directory_is_a_normal_start(
     assert not list(directory.glob("damaged-*"))
 
 
-def test_recovery_without_the_row_of_a_topic_keeps_its_messages(directory: Path) -> None:
+def test_recovery_of_a_database_without_the_row_of_a_topic_keeps_the_messages_of_the_topic(
+    directory: Path,
+) -> None:
     """The subscriptions have the name of the topic. The settings are lost."""
     change(directory, "DELETE FROM topics")
     with Emulator(data_dir=directory, recover=True) as emulator:
@@ -404,7 +420,9 @@ def test_recovery_without_the_row_of_a_topic_keeps_its_messages(directory: Path)
         assert int(emulator.publish(TOPIC, "new")) > len(MESSAGES)
 
 
-def test_recovery_without_acknowledgements_redelivers_messages(directory: Path) -> None:
+def test_recovery_of_a_database_without_its_acknowledgements_redelivers_the_messages(
+    directory: Path,
+) -> None:
     """A message is rather delivered twice than never."""
     with Emulator(data_dir=directory) as emulator, Wire(emulator.endpoint) as wire:
         wire.acknowledge(*[received.ack_id for received in wire.pull(100)])
@@ -413,7 +431,7 @@ def test_recovery_without_acknowledgements_redelivers_messages(directory: Path) 
         assert emulator.backlog(SUBSCRIPTION) >= len(MESSAGES) - 100
 
 
-def test_an_interrupted_recovery_is_completed_by_the_next_start(
+def test_an_interrupted_recovery_of_a_data_directory_is_completed_by_the_next_start(
     killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next start completes it without an option."""
@@ -431,7 +449,9 @@ def test_an_interrupted_recovery_is_completed_by_the_next_start(
         assert emulator.backlog(SUBSCRIPTION) == 19
 
 
-def test_the_recover_option_starts_the_program_on_damaged_data(killed: Path) -> None:
+def test_with_the_recover_option_the_broker_program_starts_with_a_damaged_data_directory(
+    killed: Path,
+) -> None:
     """Without the option the start is refused with exit code 1, one line and no traceback."""
     (killed / LOG_NAME).unlink()
     assert error_of("--data-dir", str(killed)).startswith(f"Error: {killed} is damaged: ")
@@ -442,21 +462,21 @@ def test_the_recover_option_starts_the_program_on_damaged_data(killed: Path) -> 
     assert f"WARNING {killed} was damaged: 20 of 20 messages are lost" in log.splitlines()
 
 
-def test_recover_and_max_loss_need_a_data_directory() -> None:
+def test_the_recover_and_max_loss_options_without_a_data_directory_are_refused() -> None:
     with pytest.raises(StorageError, match="recover needs a data directory"):
         Emulator(recover=True)
     with pytest.raises(StorageError, match="max_loss needs a data directory"):
         Emulator(max_loss=1)
 
 
-def test_a_max_loss_of_zero_is_refused(tmp_path: Path) -> None:
+def test_a_max_loss_option_of_zero_seconds_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_loss is 0; it must be more than 0 seconds"):
         Emulator(data_dir=tmp_path, max_loss=0)
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
 @pytest.mark.parametrize("name", [LOCK_NAME, f"{MARK_NAME}.new"])
-def test_a_symbolic_link_in_place_of_a_broker_file_is_not_followed(
+def test_a_broker_does_not_follow_a_symbolic_link_in_place_of_a_file_of_its_data_directory(
     tmp_path: Path, name: str
 ) -> None:
     """The broker refuses the lock file, and replaces a file that it writes."""

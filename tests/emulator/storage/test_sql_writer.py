@@ -146,7 +146,7 @@ class FaultyDatabase(Database):
 
 @settings(max_examples=25)
 @given(data=st.data(), groups=st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=8))
-def test_a_failed_sql_write_can_be_repeated(
+def test_a_failed_write_of_sql_changes_can_be_repeated_without_loss(
     data: st.DataObject, groups: list[tuple[int, bool]]
 ) -> None:
     """The repetition may include newer changes. In the meantime the database is unchanged."""

@@ -115,7 +115,7 @@ def test_schemas_and_iam_policies_are_kept_across_a_restart(restarts: Restarts, 
     assert wire.call("GetIamPolicy", iam.GetIamPolicyRequest(resource=TOPIC)) == policy
 
 
-def test_a_recreated_topic_stays_separate_from_its_old_subscription_after_a_restart(
+def test_after_a_restart_a_subscription_of_a_deleted_topic_gets_no_messages_of_the_new_topic(
     restarts: Restarts, wire: Wire
 ) -> None:
     """The subscription of the deleted topic has its backlog, and nothing of the new topic."""
@@ -130,7 +130,9 @@ def test_a_recreated_topic_stays_separate_from_its_old_subscription_after_a_rest
     assert data_of(wire.pull()) == ["old"]
 
 
-def test_a_reset_empties_the_data_directory(restarts: Restarts, wire: Wire) -> None:
+def test_a_broker_reset_removes_all_resources_from_the_data_directory(
+    restarts: Restarts, wire: Wire
+) -> None:
     """The removed data do not reappear."""
     wire.create_with("gone")
     restarts.emulator.reset()
@@ -139,7 +141,7 @@ def test_a_reset_empties_the_data_directory(restarts: Restarts, wire: Wire) -> N
     assert not listed.topics
 
 
-def test_an_emulator_with_a_data_directory_can_be_started_again(
+def test_an_emulator_with_a_data_directory_can_be_stopped_and_started_again(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     """The second start reads the data of the first one."""
@@ -169,7 +171,9 @@ def test_unacknowledged_messages_are_redelivered_after_a_restart(
     assert again[0].message == first.message
 
 
-def test_ack_ids_from_before_a_restart_acknowledge_nothing(restarts: Restarts, wire: Wire) -> None:
+def test_ack_ids_from_before_a_restart_acknowledge_no_message(
+    restarts: Restarts, wire: Wire
+) -> None:
     """The IDs are not assigned again to other messages."""
     wire.create_with("message")
     (before,) = wire.pull()
@@ -251,7 +255,9 @@ def test_a_snapshot_of_a_deleted_topic_is_kept_across_a_restart(
     assert data_of(wire.pull()) == ["old"]
 
 
-def test_deleted_topics_stay_distinct_across_a_restart(restarts: Restarts, wire: Wire) -> None:
+def test_snapshots_of_two_deleted_topics_restore_their_own_messages_after_a_restart(
+    restarts: Restarts, wire: Wire
+) -> None:
     """The topics have no names any more, and had the same number of messages."""
     wire.create()
     wire.call("CreateTopic", pubsub.Topic(name=OTHER_TOPIC))
@@ -289,7 +295,7 @@ def test_retained_messages_can_be_sought_after_a_restart(
     assert data_of(wire.pull()) == ["acknowledged"]
 
 
-def test_a_message_excluded_by_a_filter_is_not_delivered_after_a_restart(
+def test_a_message_excluded_by_a_subscription_filter_is_not_delivered_after_a_restart(
     restarts: Restarts, wire: Wire
 ) -> None:
     """The other message is delivered."""
@@ -333,7 +339,7 @@ def test_message_ids_continue_without_a_gap_after_a_clean_restart(
 
 
 @pytest.mark.parametrize("durability", ["memory", "disk"])
-def test_message_ids_are_not_used_again_after_a_crash(
+def test_message_ids_assigned_before_a_crash_are_not_used_again(
     restarts: Restarts, wire: Wire, durability: str
 ) -> None:
     """The rule includes IDs of messages that the crash lost."""
@@ -345,7 +351,7 @@ def test_message_ids_are_not_used_again_after_a_crash(
 # ---- classes -----------------------------------------------------------------------------------
 
 
-def test_a_topic_with_durability_memory_keeps_only_its_settings(
+def test_a_topic_with_durability_memory_keeps_its_settings_but_no_messages_across_a_restart(
     restarts: Restarts, wire: Wire
 ) -> None:
     """The messages live as long as the broker."""
@@ -362,7 +368,7 @@ def test_a_topic_with_durability_memory_keeps_only_its_settings(
     [({"durability": "fsync"}, {}), ({}, {LABEL: "fsync"})],
     ids=["by default", "by label"],
 )
-def test_with_durability_fsync_an_answered_call_survives_a_crash(
+def test_with_durability_fsync_the_effect_of_an_answered_call_survives_a_crash(
     restarts: Restarts, settings: dict[str, str], labels: dict[str, str]
 ) -> None:
     """The test covers a publish, an ack and a change.
@@ -377,7 +383,9 @@ def test_with_durability_fsync_an_answered_call_survives_a_crash(
     assert data_of(restarts.crash().pull()) == ["kept"]
 
 
-def test_with_durability_fsync_a_confirmed_stream_ack_survives_a_crash(restarts: Restarts) -> None:
+def test_with_durability_fsync_an_acknowledgement_confirmed_on_a_stream_survives_a_crash(
+    restarts: Restarts,
+) -> None:
     """The stream has exactly-once delivery."""
     wire = restarts.start(durability="fsync")
     wire.create_with("acknowledged", enable_exactly_once_delivery=True)
@@ -397,7 +405,7 @@ def _confirmed(stream: Stream) -> list[str]:
 
 
 @pytest.mark.parametrize("method", ["CreateTopic", "UpdateTopic"])
-def test_an_unknown_durability_class_is_refused(wire: Wire, method: str) -> None:
+def test_a_topic_label_with_an_unknown_durability_class_is_refused(wire: Wire, method: str) -> None:
     """Otherwise a topic would be less durable than its owner believes."""
     wire.create()
     topic = pubsub.Topic(name=TOPIC if method == "UpdateTopic" else OTHER_TOPIC)
@@ -429,7 +437,7 @@ def refused(wire: Wire, *ack_ids: str) -> set[str]:
 @pytest.mark.parametrize(
     ("durability", "end"), [("disk", "stop"), ("fsync", "stop"), ("fsync", "crash")]
 )
-def test_an_exactly_once_acknowledgement_can_be_repeated_after_a_restart(
+def test_an_exactly_once_acknowledgement_repeated_after_a_restart_succeeds(
     restarts: Restarts, wire: Wire, clock: ManualClock, durability: str, end: str
 ) -> None:
     """The repetition works for eleven minutes. An ID of an ended lease stays refused."""
@@ -459,7 +467,7 @@ def test_an_exactly_once_acknowledgement_can_be_repeated_after_a_restart(
     assert refused(wire, acked[0]) == {acked[0]}
 
 
-def test_a_subscription_created_again_has_no_acknowledgements_of_the_former_one(
+def test_a_recreated_subscription_refuses_ack_ids_acknowledged_before_its_deletion(
     restarts: Restarts, wire: Wire
 ) -> None:
     """The name is the same."""

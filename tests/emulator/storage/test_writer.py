@@ -98,7 +98,7 @@ def answer(broker: Broker, request: Message) -> asyncio.Future[None]:
     return asyncio.ensure_future(barrier)
 
 
-async def test_a_publish_waits_until_its_own_message_is_on_disk(
+async def test_a_publish_is_answered_when_its_own_message_is_on_disk(
     broker: Broker, disk: SlowDisk
 ) -> None:
     """A write in progress, such as the one that reserves the number, does not suffice."""
@@ -119,7 +119,9 @@ async def test_a_publish_waits_until_its_own_message_is_on_disk(
     await newest
 
 
-def test_a_call_does_not_wait_for_disk_writes_of_others(broker: Broker, disk: SlowDisk) -> None:
+def test_a_call_that_changes_nothing_does_not_wait_for_disk_writes_of_other_calls(
+    broker: Broker, disk: SlowDisk
+) -> None:
     """Acknowledgements on streams and timers are examples. No call waits for their writes."""
     storage = broker.storage
     assert storage is not None
@@ -131,7 +133,7 @@ def test_a_call_does_not_wait_for_disk_writes_of_others(broker: Broker, disk: Sl
     assert storage.barrier(request) is None
 
 
-async def test_a_repeated_ack_waits_for_the_disk_write_of_the_first_one(
+async def test_a_repeated_acknowledgement_is_answered_after_the_disk_write_of_the_first_one(
     broker: Broker, disk: SlowDisk
 ) -> None:
     """The call finds the message acknowledged, but the acknowledgement must be on disk first."""
@@ -184,7 +186,7 @@ def test_a_message_id_that_was_delivered_is_not_used_again_after_a_crash(
 
 
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
-def test_an_exactly_once_ack_is_confirmed_after_its_disk_write(
+def test_an_exactly_once_acknowledgement_is_confirmed_after_its_disk_write(
     tmp_path: Path, disk: SlowDisk, durability: str
 ) -> None:
     """The test covers a unary call and a stream.
@@ -221,7 +223,7 @@ def test_an_exactly_once_ack_is_confirmed_after_its_disk_write(
         wire.close()
 
 
-def test_with_durability_disk_an_ack_does_not_wait_for_the_disk(
+def test_with_durability_disk_an_acknowledgement_is_answered_before_the_disk_write(
     tmp_path: Path, disk: SlowDisk
 ) -> None:
     """The subscription is without exactly-once delivery."""
@@ -238,12 +240,12 @@ def test_with_durability_disk_an_ack_does_not_wait_for_the_disk(
 # ---- the administration ------------------------------------------------------------------------
 
 
-def test_a_reset_is_answered_after_its_disk_write(tmp_path: Path, disk: SlowDisk) -> None:
+def test_a_broker_reset_is_answered_after_its_disk_write(tmp_path: Path, disk: SlowDisk) -> None:
     """Otherwise the removed data could reappear after a crash."""
     answer_when_on_disk(tmp_path, disk, "/reset", b"")
 
 
-def test_a_clock_advance_is_answered_after_the_disk_write_of_its_effects(
+def test_an_advance_of_the_broker_clock_returns_after_the_disk_write_of_its_effects(
     tmp_path: Path, disk: SlowDisk
 ) -> None:
     """Here the effect is the end of a subscription that was unused for a day."""
@@ -270,7 +272,7 @@ def answer_when_on_disk(directory: Path, disk: SlowDisk, path: str, body: bytes)
         assert answer.result(TIMEOUT).status == 200
 
 
-def test_emulator_publish_is_durable_when_it_returns(tmp_path: Path) -> None:
+def test_a_message_of_emulator_publish_is_on_disk_when_the_method_returns(tmp_path: Path) -> None:
     """The publish of a client has the same guarantee."""
     with Emulator(data_dir=tmp_path / "running", durability="fsync") as emulator:
         wire = Wire(emulator.endpoint)
@@ -285,7 +287,9 @@ def test_emulator_publish_is_durable_when_it_returns(tmp_path: Path) -> None:
 # ---- the limit of the loss ---------------------------------------------------------------------
 
 
-def test_a_publish_waits_when_the_oldest_unwritten_change_exceeds_max_loss() -> None:
+def test_a_publish_waits_for_the_disk_if_the_oldest_unwritten_change_is_older_than_max_loss() -> (
+    None
+):
     """The writer does not wait earlier. A crash costs at most the data of this period."""
     clock = ManualClock()
     may_write = threading.Event()
@@ -312,7 +316,9 @@ def test_a_publish_waits_when_the_oldest_unwritten_change_exceeds_max_loss() -> 
     writer.close()
 
 
-def test_max_loss_makes_publishers_wait_for_a_slow_disk(tmp_path: Path, disk: SlowDisk) -> None:
+def test_with_a_small_max_loss_a_publish_of_class_disk_waits_for_a_slow_disk(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
     """The topic has class disk, where a publish is otherwise answered at once."""
     for max_loss, waits in ((3600.0, False), (1e-9, True)):
         broker = start(tmp_path / str(waits), Durability.DISK, max_loss=max_loss)
