@@ -8,6 +8,7 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.engine import Engine
+from pullstream_emulator.faults import Faults
 from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
 from pullstream_protocol.clock import ManualClock
 from tests.emulator.broker import new_engine
@@ -28,6 +29,15 @@ def engine(clock: ManualClock) -> Engine:
 def emulator(clock: ManualClock) -> Iterator[Emulator]:
     with Emulator(clock=clock) as emulator:
         yield emulator
+
+
+@pytest.fixture
+def faults(request: pytest.FixtureRequest, emulator: Emulator, wire: Wire) -> Iterator[Faults]:
+    """Yield the faults of a broker with a topic and the subscription of a mark."""
+    mark = request.node.get_closest_marker("subscription")
+    wire.create(**(mark.kwargs if mark else {}))
+    yield emulator.faults
+    emulator.faults.clear()
 
 
 @pytest.fixture

@@ -35,8 +35,12 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def interrupted(call: Callable[[], Any], handler: Callable[[], Any], instruction: int) -> bool:
+def interrupted(
+    call: Callable[[], Any], handler: Callable[[], Any], instruction: int, code: str = "/pullstream"
+) -> bool:
     """Call a function, and run `handler` before the given instruction of the SDK's code.
+
+    The instructions of files with `code` in their path count.
 
     Returns:
         Whether the call came to this instruction.
@@ -45,7 +49,7 @@ def interrupted(call: Callable[[], Any], handler: Callable[[], Any], instruction
 
     def trace(frame: FrameType, event: str, arg: object) -> Any:
         nonlocal left
-        if "/pullstream" not in frame.f_code.co_filename:
+        if code not in frame.f_code.co_filename:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import itertools
 import os
@@ -15,7 +14,6 @@ from concurrent import futures
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -28,6 +26,7 @@ from pullstream.publisher.outcome import Outcome, PublishManyFuture
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream.runtime.process import Latch
 from pullstream.statistics import Statistics
+from tests.subscriber.interruptions import interrupted
 from tests.subscriber.streaming.fakes import TIMEOUT
 
 
@@ -111,32 +110,15 @@ def is_interrupted(call: Callable[[], object], instruction: int) -> bool:
     Returns:
         False if the call ended before it came to this instruction.
     """
-    left = instruction
 
-    def trace(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal left
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            left -= 1
-            if left < 0:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return trace
+    def interrupt() -> None:
+        raise KeyboardInterrupt
 
-    before = sys.gettrace()
-    # hypothesis installs a callback of the garbage collector, which would swallow the exception.
-    gc.disable()
-    # Python 3.12.1 traces instructions only if a frame asks for it before the trace begins.
-    sys._getframe().f_trace_opcodes = True
-    sys.settrace(trace)
     try:
         with suppress(TimeoutError, futures.TimeoutError):
-            call()
+            interrupted(call, interrupt, instruction, code="")
     except KeyboardInterrupt:
         return True
-    finally:
-        sys.settrace(before)
-        gc.enable()
     return False
 
 

@@ -21,14 +21,6 @@ GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
 PULL = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=10)
 
 
-@pytest.fixture
-def faults(emulator: Emulator, wire: Wire) -> Iterator[Faults]:
-    """Yield the faults of a broker with a topic and a subscription."""
-    wire.create()
-    yield emulator.faults
-    emulator.faults.clear()
-
-
 def stand(*streams: Stream) -> None:
     """Wait until the broker knows that each of these streams is open and idle."""
     assert all(stream.is_quiet() for stream in streams)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -27,17 +26,11 @@ from tests.emulator.wire import TIMEOUT, Wire, ack_ids_of, data_of
 GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
 PULL = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=10)
 
+pytestmark = pytest.mark.subscription(enable_exactly_once_delivery=True)
+
 EXACTLY_ONCE_FAILURE = "EXACTLY_ONCE_ACKID_FAILURE"
 TRANSIENT = "TRANSIENT_FAILURE_UNORDERED_ACK_ID"
 INVALID = "PERMANENT_FAILURE_INVALID_ACK_ID"
-
-
-@pytest.fixture
-def faults(emulator: Emulator, wire: Wire) -> Iterator[Faults]:
-    """Yield the faults of a broker with a topic and a subscription."""
-    wire.create(enable_exactly_once_delivery=True)
-    yield emulator.faults
-    emulator.faults.clear()
 
 
 def acknowledging(*ack_ids: str) -> pubsub.AcknowledgeRequest:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import Iterator
 from typing import Any, cast
 
 import grpc
@@ -23,13 +22,7 @@ from tests.emulator.wire import TIMEOUT, Stream, Wire, ack_ids_of, data_of
 GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
 PULL = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=10)
 
-
-@pytest.fixture
-def faults(emulator: Emulator, wire: Wire) -> Iterator[Faults]:
-    """Yield the faults of a broker with a topic and a subscription."""
-    wire.create(enable_exactly_once_delivery=True)
-    yield emulator.faults
-    emulator.faults.clear()
+pytestmark = pytest.mark.subscription(enable_exactly_once_delivery=True)
 
 
 def stand(*streams: Stream) -> None:

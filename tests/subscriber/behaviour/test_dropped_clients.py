@@ -18,18 +18,15 @@ from pullstream import (
     AsyncSubscriberClient,
     BatchSettings,
     ChannelPublisher,
-    LimitExceededBehavior,
     Message,
     PublisherClient,
-    PublisherOptions,
-    PublishFlowControl,
     SchemaServiceClient,
     SubscriberClient,
     TopicAdminClient,
 )
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Stage
-from tests.subscriber.publisher.conftest import PublishServer
+from tests.subscriber.publisher.conftest import PublishServer, limited_client
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.threads import started_since
 
@@ -179,12 +176,7 @@ def test_a_message_is_not_lost_when_the_publisher_is_garbage_collected_before_th
 def test_messages_that_wait_for_publisher_flow_control_are_sent_when_the_client_is_collected(
     server: PublishServer,
 ) -> None:
-    limits = PublishFlowControl(1, 1000, LimitExceededBehavior.BLOCK)
-    publisher = AsyncPublisherClient(
-        BatchSettings(max_messages=1),
-        PublisherOptions(flow_control=limits),
-        endpoint=server.endpoint,
-    )
+    publisher = limited_client(server, batches=BatchSettings(max_messages=1))
     server.gate.clear()
     futures = [publisher.publish(TOPIC, b"%d" % number) for number in range(5)]
     del publisher

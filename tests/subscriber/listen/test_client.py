@@ -19,6 +19,8 @@ from pullstream.listen.settings import ListenSettings
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Internal
+from tests.contract.channel_fixtures import client as client
+from tests.contract.channel_fixtures import listener as listener
 from tests.contract.channel_peers import ORDERS, Heard, Recorder, create_topics, statistics
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
@@ -28,17 +30,6 @@ def broker() -> Iterator[Emulator]:
     with Emulator() as emulator:
         create_topics(emulator)
         yield emulator
-
-
-@pytest.fixture
-def client(broker: Emulator) -> Iterator[SubscriberClient]:
-    with SubscriberClient(endpoint=broker.endpoint) as client:
-        yield client
-
-
-@pytest.fixture
-def listener(client: SubscriberClient) -> ChannelSubscriber:
-    return client.listen()
 
 
 def wait_until_heard(broker: Emulator) -> None:

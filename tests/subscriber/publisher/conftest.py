@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pullstream import PublisherClient
+from pullstream import (
+    AsyncPublisherClient,
+    BatchSettings,
+    LimitExceededBehavior,
+    PublisherClient,
+    PublisherOptions,
+    PublishFlowControl,
+)
 from pullstream_emulator import Emulator
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.scripted_server import Call, ScriptedServer
@@ -52,6 +59,15 @@ class PublishServer(ScriptedServer):
         with self._lock:
             ids = [str(next(self._ids)) for _ in call.request.messages]
         return pubsub.PublishResponse(message_ids=ids)
+
+
+def limited_client(
+    server: ScriptedServer, messages: int = 1, batches: BatchSettings | tuple[()] = ()
+) -> AsyncPublisherClient:
+    """Return a client whose flow control has room for this number of messages."""
+    limits = PublishFlowControl(messages, 1_000_000, LimitExceededBehavior.BLOCK)
+    options = PublisherOptions(flow_control=limits)
+    return AsyncPublisherClient(batches, options, endpoint=server.endpoint)
 
 
 @pytest.fixture

@@ -11,15 +11,12 @@ import pytest
 from pullstream import (
     AsyncPublisherClient,
     BatchSettings,
-    LimitExceededBehavior,
     PublisherClosed,
-    PublisherOptions,
-    PublishFlowControl,
 )
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import NotFound
 
-from .conftest import TOPIC, PublishServer
+from .conftest import TOPIC, PublishServer, limited_client
 
 
 async def test_a_thousand_asyncio_tasks_can_publish_concurrently(emulator: Emulator) -> None:
@@ -68,12 +65,7 @@ async def test_cancelling_a_task_that_awaits_a_publish_does_not_withdraw_the_mes
 async def test_publish_flow_control_never_blocks_the_event_loop(server: PublishServer) -> None:
     """The await of a message without room takes longer; the order of the calls is kept."""
     server.gate.clear()
-    limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
-    publisher = AsyncPublisherClient(
-        BatchSettings(max_latency=60),
-        PublisherOptions(flow_control=limits),
-        endpoint=server.endpoint,
-    )
+    publisher = limited_client(server, batches=BatchSettings(max_latency=60))
     tasks = [asyncio.ensure_future(publisher.publish(TOPIC, b"%d" % number)) for number in range(5)]
     await asyncio.to_thread(server.wait_for_calls, 1)
     assert publisher.statistics().waiting == 1
@@ -88,10 +80,7 @@ async def test_publishes_that_wait_for_flow_control_fail_when_the_async_publishe
 ) -> None:
     """Every await ends."""
     server.gate.clear()
-    limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
-    publisher = AsyncPublisherClient(
-        publisher_options=PublisherOptions(flow_control=limits), endpoint=server.endpoint
-    )
+    publisher = limited_client(server)
     futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
     await publisher.close(0.1)
     for future in futures:
@@ -106,13 +95,8 @@ def test_closing_the_async_publisher_sends_messages_that_wait_for_flow_control(
     """`publish` has accepted the messages, so the close waits for them, also after `stop`."""
 
     async def main() -> list[str]:
-        limits = PublishFlowControl(10, 1_000_000, LimitExceededBehavior.BLOCK)
         # Nothing is sent because of its latency.
-        publisher = AsyncPublisherClient(
-            BatchSettings(max_latency=math.inf),
-            PublisherOptions(flow_control=limits),
-            endpoint=server.endpoint,
-        )
+        publisher = limited_client(server, 10, BatchSettings(max_latency=math.inf))
         async with publisher:
             futures = [publisher.publish(TOPIC, b"%d" % number) for number in range(100)]
             if stops_first:
@@ -131,10 +115,7 @@ async def test_an_async_publisher_close_that_times_out_reports_messages_that_wai
 ) -> None:
     """The error and the log have the numbers of unsent and unconfirmed messages."""
     server.gate.clear()
-    limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
-    publisher = AsyncPublisherClient(
-        publisher_options=PublisherOptions(flow_control=limits), endpoint=server.endpoint
-    )
+    publisher = limited_client(server)
     futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
     await asyncio.to_thread(server.wait_for_calls, 1)
     await publisher.close(0.1)

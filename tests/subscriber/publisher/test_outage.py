@@ -10,12 +10,9 @@ import grpc
 import pytest
 
 from pullstream import (
-    AsyncPublisherClient,
     BatchSettings,
-    LimitExceededBehavior,
     PublisherClient,
     PublisherOptions,
-    PublishFlowControl,
 )
 from pullstream.exceptions import TimeoutError
 from pullstream.hooks import PublisherHooks
@@ -27,7 +24,7 @@ from pullstream.rpc.rpcs import Rpcs
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import NotFound, ResourceExhausted, Unavailable
 
-from .conftest import TOPIC, PublishServer
+from .conftest import TOPIC, PublishServer, limited_client
 
 Connect = Callable[..., PublisherClient]
 TIMEOUT = 10
@@ -233,10 +230,7 @@ def test_the_timeout_error_of_a_publish_future_says_that_the_message_waits_for_f
 ) -> None:
     """The message is accepted, and waits for room."""
     server.gate.clear()
-    limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
-    publisher = AsyncPublisherClient(
-        publisher_options=PublisherOptions(flow_control=limits), endpoint=server.endpoint
-    )
+    publisher = limited_client(server)
     first, second = publisher.publish(TOPIC, b"x"), publisher.publish(TOPIC, b"y")
     with pytest.raises(TimeoutError, match="the limits of flow control leave no room for the mess"):
         second.result(0.01)

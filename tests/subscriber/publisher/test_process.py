@@ -12,19 +12,15 @@ from pathlib import Path
 import pytest
 
 from pullstream import (
-    AsyncPublisherClient,
     BatchSettings,
     ForkedProcess,
-    LimitExceededBehavior,
     PublisherClient,
-    PublisherOptions,
-    PublishFlowControl,
 )
 from pullstream.rpc import rpcs
 from pullstream_emulator import Emulator
 from pullstream_protocol.due_thread import DueThread
 
-from .conftest import TOPIC, PublishServer
+from .conftest import TOPIC, PublishServer, limited_client
 
 ROOT = Path(__file__).parents[3]
 
@@ -132,12 +128,7 @@ def test_publishes_that_wait_for_flow_control_fail_in_a_forked_child_process(
     server: PublishServer,
 ) -> None:
     """The messages wait for room, and the child gets no answer that makes room."""
-    limits = PublishFlowControl(1, 1000, LimitExceededBehavior.BLOCK)
-    publisher = AsyncPublisherClient(
-        BatchSettings(max_latency=60),
-        PublisherOptions(flow_control=limits),
-        endpoint=server.endpoint,
-    )
+    publisher = limited_client(server, batches=BatchSettings(max_latency=60))
     first = publisher.publish(TOPIC, b"x")
     deferred = publisher.publish(TOPIC, b"y")
     assert holds_in_child(lambda: isinstance(deferred.exception(5), ForkedProcess))

@@ -28,14 +28,19 @@ def is_there(broker: Broker) -> bool:
         return False
 
 
+def expires_after(broker: Broker, seconds: int) -> bool:
+    """Return whether the subscription exists for exactly this time."""
+    broker.advance(seconds - 1)
+    was_there = is_there(broker)
+    broker.advance(1)
+    return was_there and not is_there(broker)
+
+
 def test_an_unused_subscription_is_deleted_after_its_time_to_live() -> None:
     """The subscription is deleted exactly on time, with its backlog. Its topic stays."""
     broker = with_ttl(2)
     broker.publish("a")
-    broker.advance(2 * DAY - 1)
-    assert is_there(broker)
-    broker.advance(1)
-    assert not is_there(broker)
+    assert expires_after(broker, 2 * DAY)
     assert broker.engine.kept_bytes == 0
     broker.publish("b")
     broker.engine.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
@@ -45,10 +50,7 @@ def test_an_unused_subscription_is_deleted_after_its_time_to_live() -> None:
 def test_a_subscription_expires_after_31_days_by_default(broker: Broker) -> None:
     """The production service returns this value, too."""
     assert broker.engine.get_subscription(SUBSCRIPTION).expiration_policy.ttl.seconds == 31 * DAY
-    broker.advance(31 * DAY - 1)
-    assert is_there(broker)
-    broker.advance(1)
-    assert not is_there(broker)
+    assert expires_after(broker, 31 * DAY)
 
 
 def test_a_subscription_with_an_expiration_policy_without_ttl_never_expires() -> None:
@@ -95,17 +97,11 @@ def test_a_connected_consumer_keeps_its_subscription_from_expiring() -> None:
     for _ in range(5):
         broker.advance(DAY)
     consumer.leave()
-    broker.advance(2 * DAY - 1)
-    assert is_there(broker)
-    broker.advance(1)
-    assert not is_there(broker)
+    assert expires_after(broker, 2 * DAY)
 
 
 def test_the_ttl_of_a_shortened_expiration_policy_counts_from_the_update(broker: Broker) -> None:
     """An update counts as a use."""
     broker.advance(10 * DAY)
     broker.update(expiration_policy={"ttl": {"seconds": 7 * DAY}})
-    broker.advance(7 * DAY - 1)
-    assert is_there(broker)
-    broker.advance(1)
-    assert not is_there(broker)
+    assert expires_after(broker, 7 * DAY)

@@ -14,6 +14,7 @@ from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Internal, InvalidArgument, NotFound, Unavailable
 from pullstream_protocol.messages import feeds_pb2 as feeds
+from tests.contract.watching import Held
 from tests.subscriber.feeding import HEARTBEAT, NEWS, Stream, Streams, deleted, opened, records
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
@@ -182,19 +183,13 @@ def test_a_watch_cancels_a_stream_whose_opening_the_server_does_not_answer_in_ti
 
 def test_the_running_time_of_a_watch_handler_does_not_count_as_silence_of_the_stream() -> None:
     """The timer does not run while the handler runs."""
-    entered, leave = threading.Event(), threading.Event()
-
-    def handle(frame: Frame) -> None:
-        if isinstance(frame, Records):
-            entered.set()
-            assert leave.wait(TIMEOUT)
-
-    with Stage(handle) as stage:
+    held = Held()
+    with Stage(held) as stage:
         stream = stage.begin()
         stream.send(records(NEWS, 1))
-        assert entered.wait(TIMEOUT)
+        held.wait()
         stage.clock.advance(100.0)
-        leave.set()
+        held.release()
         stream.send(records(NEWS, 2))
         stage.wait_for_seqs(1, 2)
         assert not stream.cancelled
@@ -241,21 +236,15 @@ def test_an_rpc_error_raised_by_a_watch_handler_ends_the_watch_without_a_retry()
 
 def test_closing_a_watch_waits_for_the_running_handler_and_the_end_of_the_watch_thread() -> None:
     """Later frames are not handled even if they have arrived."""
-    entered, leave = threading.Event(), threading.Event()
-
-    def handle(frame: Frame) -> None:
-        if isinstance(frame, Records):
-            entered.set()
-            assert leave.wait(TIMEOUT)
-
-    with Stage(handle) as stage:
+    held = Held()
+    with Stage(held) as stage:
         stream = stage.begin()
         stream.send(records(NEWS, 1), records(NEWS, 2))
-        assert entered.wait(TIMEOUT)
+        held.wait()
         stage.future.begin_close()
         assert stage.state.value == "closing"
         assert not stage.future.done()
-        leave.set()
+        held.release()
         assert stage.future.close()
         assert stage.future.result() is True
         assert stage.seqs == [1]
