@@ -29,7 +29,9 @@ from .channel_peers import (
 )
 
 
-def test_a_token_gives_access_only_to_channels_of_its_projects(clock: ManualClock) -> None:
+def test_a_callers_token_gives_access_only_to_channels_of_the_callers_projects(
+    clock: ManualClock,
+) -> None:
     """A batch that also names a channel of another project is refused as a whole."""
     access = Access({"t": Principal("tester", frozenset({"test"}))})
     with Emulator(clock=clock, access=access) as emulator:
@@ -59,7 +61,7 @@ def test_a_token_gives_access_only_to_channels_of_its_projects(clock: ManualCloc
         assert statistics(emulator).interests == 1
 
 
-def test_a_caller_cannot_use_the_session_of_another_principal(clock: ManualClock) -> None:
+def test_a_caller_cannot_use_the_channel_session_of_another_principal(clock: ManualClock) -> None:
     """A caller that knows the session's ID and may use the same project is refused, too."""
     both = frozenset({"test"})
     access = Access({"t": Principal("tester", both), "o": Principal("other", both)})
@@ -77,7 +79,7 @@ def test_a_caller_cannot_use_the_session_of_another_principal(clock: ManualClock
         strange.close()
 
 
-def test_a_fault_for_a_topic_affects_only_commands_naming_it(
+def test_a_fault_for_a_topic_affects_only_channel_commands_that_name_the_topic(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     """A fault for a topic affects the commands that name the topic, and no others."""
@@ -89,7 +91,9 @@ def test_a_fault_for_a_topic_affects_only_commands_naming_it(
     assert fault.hits > 0
 
 
-def test_channel_listeners_continue_after_a_restart_with_a_data_directory(tmp_path: Path) -> None:
+def test_channel_listeners_continue_after_a_restart_of_a_broker_with_a_data_directory(
+    tmp_path: Path,
+) -> None:
     """The topics exist again. The sessions do not, and the listeners are notified."""
     events: list[ListenEvent] = []
     with Emulator(data_dir=tmp_path) as emulator:

@@ -13,7 +13,7 @@ from tests.subscriber.streaming.fakes import eventually
 from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, Recorder, data_of, statistics
 
 
-def test_a_channel_command_names_a_channel_and_optionally_a_key_c0_1(
+def test_a_channel_command_applies_to_the_given_key_or_to_every_key_of_the_channel_c0_1(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A command without a key applies to every key of the channel."""
@@ -26,7 +26,7 @@ def test_a_channel_command_names_a_channel_and_optionally_a_key_c0_1(
     assert statistics(broker).interests == 1
 
 
-def test_channel_commands_reach_the_publisher_in_call_order_c0_2(
+def test_channel_commands_reach_the_publisher_in_the_order_of_the_calls_c0_2(
     listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
     """The order holds across batches."""
@@ -41,7 +41,7 @@ def test_channel_commands_reach_the_publisher_in_call_order_c0_2(
     assert [command for batch in recorder.commands() for command in batch] == calls
 
 
-def test_one_channel_command_batch_is_in_flight_at_a_time_c0_3(
+def test_a_listener_sends_no_channel_command_batch_before_the_previous_one_is_answered_c0_3(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """Later commands wait for the answer, however long it takes."""
@@ -57,7 +57,7 @@ def test_one_channel_command_batch_is_in_flight_at_a_time_c0_3(
     assert recorder.most_batches == 1
 
 
-def test_the_first_channel_command_is_sent_alone_and_queued_ones_in_batches_c0_4(
+def test_a_listener_sends_its_first_channel_command_at_once_and_queued_ones_in_batches_c0_4(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The first command is sent at once.
@@ -75,7 +75,7 @@ def test_the_first_channel_command_is_sent_alone_and_queued_ones_in_batches_c0_4
     assert sent == [["0"], ["1", "2", "3"], ["4", "5"]]
 
 
-def test_the_last_channel_command_wins_when_replies_are_lost_c0_5(
+def test_the_last_channel_command_for_a_key_takes_effect_even_if_replies_are_lost_c0_5(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """Both sides apply the last command. A repeated command changes nothing."""
@@ -96,7 +96,7 @@ def test_the_last_channel_command_wins_when_replies_are_lost_c0_5(
     )
 
 
-def test_a_late_duplicate_channel_command_batch_is_not_applied_again_c0_5(
+def test_a_publisher_does_not_apply_a_late_duplicate_of_a_channel_command_batch_c0_5(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The publisher recognises it by its batch number.
@@ -110,7 +110,7 @@ def test_a_late_duplicate_channel_command_batch_is_not_applied_again_c0_5(
     assert statistics(broker).interests == 0
 
 
-def test_repeated_channel_subscribe_and_unsubscribe_are_idempotent_c0_5(
+def test_repeated_subscribe_and_unsubscribe_commands_of_a_channel_are_idempotent_c0_5(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A second subscribe delivers each message once.
@@ -127,7 +127,7 @@ def test_repeated_channel_subscribe_and_unsubscribe_are_idempotent_c0_5(
     assert statistics(broker).interests == 0
 
 
-def test_the_done_callback_of_a_channel_subscribe_runs_once_when_it_is_answered_c0_6(
+def test_the_done_callback_of_a_channel_subscribe_runs_once_when_the_publisher_answers_c0_6(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The callback runs once for each subscribe, and not before the batch is answered."""
@@ -140,7 +140,7 @@ def test_the_done_callback_of_a_channel_subscribe_runs_once_when_it_is_answered_
     eventually(lambda: heard.done == [None])
 
 
-def test_the_done_callback_of_a_channel_subscribe_gets_the_error_of_its_batch_c0_6(
+def test_the_done_callback_of_a_channel_subscribe_gets_the_error_of_its_command_batch_c0_6(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     """The callback runs when the time for retries is over, with the error of the last attempt."""
@@ -150,7 +150,7 @@ def test_the_done_callback_of_a_channel_subscribe_gets_the_error_of_its_batch_c0
     assert [type(error) for error in heard.done] == [Unavailable]
 
 
-def test_channel_subscribe_and_unsubscribe_take_effect_locally_at_once_c0_7(
+def test_channel_subscribe_and_unsubscribe_take_effect_in_the_client_before_the_answer_c0_7(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The client applies it before the publisher knows.
@@ -169,7 +169,7 @@ def test_channel_subscribe_and_unsubscribe_take_effect_locally_at_once_c0_7(
     assert not listener.is_subscribed(ORDERS, "a")
 
 
-def test_a_command_batch_with_an_unknown_channel_is_refused_whole_c0_8(
+def test_a_publisher_applies_no_command_of_a_batch_with_an_unknown_channel_c0_8(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The publisher refuses the whole batch and applies no part of it."""
@@ -182,7 +182,7 @@ def test_a_command_batch_with_an_unknown_channel_is_refused_whole_c0_8(
     assert statistics(broker).interests == 1
 
 
-def test_only_the_subscription_to_an_unknown_channel_fails_c0_8(
+def test_a_subscription_to_an_unknown_channel_fails_and_others_of_its_batch_succeed_c0_8(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The other subscriptions of the same batch are accepted."""

@@ -20,7 +20,7 @@ from .channel_peers import (
 )
 
 
-def test_one_channel_poll_is_in_flight_for_any_number_of_keys_c0_9(
+def test_a_listener_has_one_open_poll_for_any_number_of_channel_keys_c0_9(
     broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
     """The client polls again after each answer, while it has at least one subscription."""
@@ -36,7 +36,7 @@ def test_one_channel_poll_is_in_flight_for_any_number_of_keys_c0_9(
     assert recorder.most_polls == 1
 
 
-def test_no_channel_poll_is_open_without_subscriptions_c0_9(
+def test_a_listener_without_channel_subscriptions_has_no_open_poll_c0_9(
     broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
     """The open poll is cancelled. The next subscription starts a poll again."""
@@ -51,7 +51,7 @@ def test_no_channel_poll_is_open_without_subscriptions_c0_9(
     heard.wait_for("x")
 
 
-def test_channel_messages_arrive_in_publish_order_c0_10(
+def test_messages_of_all_channels_reach_a_listener_in_the_order_of_publishing_c0_10(
     broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
     """The order holds over all channels and keys, also for several messages in one answer."""
@@ -86,7 +86,7 @@ def test_a_channel_subscription_does_not_receive_earlier_messages_c0_11(
     heard.wait_for("after", "again")
 
 
-def test_unsubscribing_from_a_channel_key_discards_its_waiting_messages_c0_11(
+def test_unsubscribing_from_a_channel_key_discards_the_waiting_messages_of_the_key_c0_11(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The next subscription to the same key does not receive it."""
@@ -98,7 +98,7 @@ def test_unsubscribing_from_a_channel_key_discards_its_waiting_messages_c0_11(
     assert data_of(bare.poll()) == ["for b"]
 
 
-def test_a_channel_poll_returns_waiting_messages_at_once_or_the_next_one_c0_12(
+def test_a_channel_poll_returns_waiting_messages_or_waits_for_the_next_message_c0_12(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """Messages of other keys do not end its wait."""
@@ -122,7 +122,7 @@ def test_an_idle_channel_poll_gets_an_empty_answer_before_its_deadline_c0_12(
     assert statistics(broker).parked == 0
 
 
-def test_a_channel_poll_before_the_first_commands_creates_the_session_c0_13(
+def test_a_channel_poll_before_the_first_command_creates_the_session_of_the_commands_c0_13(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The poll and the later commands use the same session."""
@@ -154,7 +154,7 @@ def test_a_channel_message_reaches_subscribers_of_its_key_and_of_its_channel_c0_
     bare.close()
 
 
-def test_a_subscriber_to_key_and_channel_gets_a_message_once_c0_14(
+def test_a_subscriber_to_a_channel_and_to_one_of_its_keys_gets_each_message_once_c0_14(
     broker: Emulator, listener: ChannelSubscriber, bare: BareSubscriber
 ) -> None:
     """The callback of the key receives it.
@@ -175,7 +175,7 @@ def test_a_subscriber_to_key_and_channel_gets_a_message_once_c0_14(
     assert of_key.data == ["1"]
 
 
-def test_publishing_to_a_channel_without_subscribers_stores_nothing_c0_15(
+def test_publishing_to_a_channel_without_subscribers_stores_no_data_in_the_publisher_c0_15(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The publisher keeps no messages, and no data about keys without subscribers."""
@@ -207,7 +207,7 @@ def test_a_channel_poll_returns_at_most_the_requested_number_of_messages_c0_16(
     assert at_least.seq == 9
 
 
-def test_a_channel_poll_answer_stays_below_the_message_limit_of_clients_c0_16(
+def test_a_channel_poll_answer_stays_below_the_grpc_message_size_limit_of_clients_c0_16(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The defaults are 5,000 messages and 4 MB."""
@@ -220,7 +220,7 @@ def test_a_channel_poll_answer_stays_below_the_message_limit_of_clients_c0_16(
     assert len(bare.poll(large.items[-1].seq)) == 1
 
 
-def test_a_second_channel_poll_ends_the_first_with_an_empty_answer_c0_17(
+def test_a_second_poll_of_a_channel_subscriber_ends_the_first_poll_empty_c0_17(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The first poll gets an empty answer. The second one gets the next message."""
@@ -234,7 +234,7 @@ def test_a_second_channel_poll_ends_the_first_with_an_empty_answer_c0_17(
     assert data_of(second.result().items) == ["x"]
 
 
-def test_no_channel_message_reaches_the_callback_after_unsubscribe_c0_18(
+def test_no_channel_message_reaches_a_callback_after_its_subscription_was_ended_c0_18(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """A message that waits for the callback of the previous one is dropped, too."""
@@ -260,7 +260,7 @@ def test_no_channel_message_reaches_the_callback_after_unsubscribe_c0_18(
     assert heard == [b"1"]
 
 
-def test_a_channel_callback_may_unsubscribe_itself_and_others_c0_18(
+def test_a_channel_callback_may_end_its_own_and_other_subscriptions_c0_18(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """A callback may end its own and other subscriptions.

@@ -14,7 +14,7 @@ from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, Recorder, data_
 TIMEOUT, SWEEP = 300.0, 30.0
 
 
-def test_a_channel_subscriber_is_inactive_after_exactly_the_timeout_c0_25(
+def test_a_channel_subscriber_without_calls_is_inactive_after_exactly_the_timeout_c0_25(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A subscriber becomes inactive after exactly the timeout, not a moment earlier."""
@@ -27,7 +27,7 @@ def test_a_channel_subscriber_is_inactive_after_exactly_the_timeout_c0_25(
     assert statistics(broker).subscribers == 0
 
 
-def test_channel_polls_and_commands_reset_the_inactivity_timeout_c0_25(
+def test_polls_and_commands_reset_the_inactivity_timeout_of_a_channel_subscriber_c0_25(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A subscriber that is slow to send its first poll is not forgotten."""
@@ -44,7 +44,7 @@ def test_channel_polls_and_commands_reset_the_inactivity_timeout_c0_25(
     assert statistics(broker).subscribers == 1
 
 
-def test_the_poll_of_an_inactive_channel_subscriber_is_answered_empty_c0_26(
+def test_the_open_poll_of_an_inactive_channel_subscriber_gets_an_empty_answer_c0_26(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The answer is empty. A subscriber that polls again stays."""
@@ -63,7 +63,7 @@ def test_the_poll_of_an_inactive_channel_subscriber_is_answered_empty_c0_26(
     assert data_of(poll.result().items) == ["x"]
 
 
-def test_a_channel_subscriber_that_does_not_poll_again_is_removed_c0_27(
+def test_a_publisher_removes_an_inactive_channel_subscriber_that_does_not_poll_again_c0_27(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     """All its state is removed."""
@@ -79,7 +79,7 @@ def test_a_channel_subscriber_that_does_not_poll_again_is_removed_c0_27(
     assert (left.subscribers, left.interests, left.waiting, left.parked) == (0, 0, 0, 0)
 
 
-def test_an_idle_channel_subscriber_is_answered_every_300_to_330_seconds_c0_28(
+def test_the_poll_of_an_idle_channel_subscriber_is_answered_every_300_to_330_seconds_c0_28(
     clock: ManualClock, broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
     """A subscriber that polls is never removed, however long nothing is published."""
@@ -117,7 +117,7 @@ def test_a_dead_polling_channel_subscriber_is_removed_after_600_to_660_seconds_c
     died.close()
 
 
-def test_a_channel_subscriber_that_never_polls_is_removed_c0_29(
+def test_a_publisher_removes_a_channel_subscriber_that_never_polls_c0_29(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     bare.subscribe(ORDERS, "a")
@@ -127,7 +127,7 @@ def test_a_channel_subscriber_that_never_polls_is_removed_c0_29(
     assert (left.subscribers, left.interests, left.waiting) == (0, 0, 0)
 
 
-def test_unregister_removes_a_channel_subscriber_and_answers_its_poll_c0_29(
+def test_the_unregister_call_removes_a_channel_subscriber_and_answers_its_open_poll_c0_29(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The open poll of the subscriber is answered.
@@ -148,7 +148,7 @@ def test_unregister_removes_a_channel_subscriber_and_answers_its_poll_c0_29(
     stranger.close()
 
 
-def test_closing_a_channel_listener_unregisters_it_c0_29(
+def test_closing_a_channel_listener_removes_the_listener_from_the_publisher_c0_29(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     listener = client.listen()
@@ -157,7 +157,7 @@ def test_closing_a_channel_listener_unregisters_it_c0_29(
     assert statistics(broker).subscribers == 0
 
 
-def test_an_unreachable_channel_publisher_fails_every_subscription_once_c0_30(
+def test_every_subscription_to_an_unreachable_channel_publisher_fails_once_c0_30(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     """Subscriptions to keys and to whole channels end with the error of the last attempt."""
@@ -179,7 +179,7 @@ def test_an_unreachable_channel_publisher_fails_every_subscription_once_c0_30(
     assert len(heard.failures) == 4
 
 
-def test_transient_failures_of_channel_calls_are_retried_c0_30(
+def test_a_channel_listener_retries_polls_and_commands_that_fail_transiently_c0_30(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     """Polls and commands are retried, and the application does not notice."""
@@ -192,7 +192,7 @@ def test_transient_failures_of_channel_calls_are_retried_c0_30(
     assert (heard.failures, heard.done) == ([], [None])
 
 
-def test_an_idle_channel_publisher_does_not_count_as_dead_c0_30(
+def test_a_listener_does_not_give_up_a_channel_publisher_that_publishes_nothing_c0_30(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The publisher answers each poll in time, even with a very short timeout."""
@@ -204,7 +204,7 @@ def test_an_idle_channel_publisher_does_not_count_as_dead_c0_30(
     assert heard.failures == []
 
 
-def test_queued_channel_commands_fail_with_the_dead_publisher_c0_30(
+def test_queued_channel_commands_fail_when_the_listener_gives_up_the_publisher_c0_30(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """Callers that wait for an answer get its error, and nothing is sent later."""
@@ -223,7 +223,7 @@ def test_queued_channel_commands_fail_with_the_dead_publisher_c0_30(
     assert statistics(broker).interests == 1
 
 
-def test_a_channel_failure_callback_may_unsubscribe_and_subscribe_c0_30(
+def test_the_failure_callback_of_a_channel_may_end_and_begin_subscriptions_c0_30(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     listener, heard, again = client.listen(give_up_after=0.2), Heard(), Heard()
@@ -243,7 +243,7 @@ def test_a_channel_failure_callback_may_unsubscribe_and_subscribe_c0_30(
     assert results == [False]
 
 
-def test_a_published_failure_of_a_channel_key_reaches_only_its_callback_c0_31(
+def test_a_published_failure_of_a_channel_key_reaches_only_the_callback_of_that_key_c0_31(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The failure reaches only the callback of this key, in order with its messages."""
@@ -265,7 +265,7 @@ def test_a_published_failure_of_a_channel_key_reaches_only_its_callback_c0_31(
     eventually(lambda: statistics(broker).interests == 2)
 
 
-def test_deleting_a_topic_ends_only_its_channel_subscriptions_c0_31(
+def test_deleting_a_topic_ends_only_the_channel_subscriptions_to_that_topic_c0_31(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """Other subscriptions continue.

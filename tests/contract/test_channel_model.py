@@ -27,7 +27,7 @@ def run_many(runs: int, **mutant: Any) -> None:
             raise Broken(f"run {seed}: {broken}") from broken
 
 
-def test_random_interleavings_of_channel_calls_lose_and_reorder_nothing_silently() -> None:
+def test_random_orders_of_channel_calls_lose_or_reorder_no_message_without_a_report() -> None:
     """At the end the publisher knows the subscriptions of the client, and delivers to them."""
     run_many(RUNS)
 
@@ -83,7 +83,9 @@ class NoReplace(ListenSession):
     ],
     ids=["trim on send", "no incarnation", "no batch number", "no replace"],
 )
-def test_removing_any_part_of_the_channel_protocol_breaks_the_model(mutant: dict[str, Any]) -> None:
+def test_the_model_test_of_channels_fails_if_any_part_of_the_protocol_is_removed(
+    mutant: dict[str, Any],
+) -> None:
     """A mutant without this part breaks a promise."""
     with pytest.raises(Broken):
         run_many(RUNS_OF_A_MUTANT, **mutant)

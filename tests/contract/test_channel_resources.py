@@ -17,7 +17,7 @@ from .channel_peers import ORDERS, BareSubscriber, Heard, data_of, statistics
 from .channel_servers import served, served_on_a_loop
 
 
-def test_ten_thousand_channel_keys_use_one_waiting_call_c0_32(
+def test_ten_thousand_channel_keys_of_a_listener_use_one_waiting_call_c0_32(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The call costs as much as with one key, and less than 64 KiB."""
@@ -40,7 +40,7 @@ def test_ten_thousand_channel_keys_use_one_waiting_call_c0_32(
 @pytest.mark.parametrize(
     ("interest", "keys"), [("a", "aaa"), (None, "aaa"), (None, "abc")], ids=["key", "all", "keys"]
 )
-def test_a_full_channel_mailbox_drops_the_oldest_message_and_reports_a_gap_c0_33(
+def test_a_full_channel_mailbox_drops_its_oldest_message_and_reports_a_gap_c0_33(
     interest: str | None, keys: str
 ) -> None:
     """Of three messages of 4,000 bytes two fit, independent of their keys."""
@@ -60,7 +60,7 @@ def test_a_full_channel_mailbox_drops_the_oldest_message_and_reports_a_gap_c0_33
         bare.close()
 
 
-def test_a_channel_message_larger_than_a_mailbox_is_refused_c0_33() -> None:
+def test_a_publisher_refuses_a_channel_message_larger_than_a_subscribers_mailbox_c0_33() -> None:
     publisher = ChannelPublisher(limits=ChannelLimits(mailbox_bytes=10_000))
     with served(publisher) as endpoint:
         bare = BareSubscriber(endpoint)
@@ -72,7 +72,9 @@ def test_a_channel_message_larger_than_a_mailbox_is_refused_c0_33() -> None:
         bare.close()
 
 
-def test_a_channel_listener_gets_a_gap_where_messages_were_dropped_c0_33(broker: Emulator) -> None:
+def test_a_channel_listener_receives_a_gap_in_place_of_dropped_messages_c0_33(
+    broker: Emulator,
+) -> None:
     """The report comes at the position of the dropped messages."""
     publisher = ChannelPublisher(limits=ChannelLimits(mailbox_items=2))
     events: list[ListenEvent | str] = []
@@ -130,7 +132,7 @@ def test_a_channel_publisher_runs_on_any_grpc_server_c0_34() -> None:
         publisher.publish("jobs", "7", b"too late")
 
 
-def test_a_channel_publisher_runs_on_an_asyncio_server_c0_34() -> None:
+def test_a_channel_publisher_runs_on_an_asyncio_grpc_server_c0_34() -> None:
     """Any thread may publish."""
     publisher = ChannelPublisher(channels={"jobs"})
     with served_on_a_loop(publisher) as endpoint, SubscriberClient(endpoint=endpoint) as client:

@@ -15,7 +15,7 @@ from tests.subscriber.streaming.fakes import eventually
 from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, data_of, statistics
 
 
-def test_channel_sequence_numbers_count_all_channels_and_keys_c0_19(
+def test_sequence_numbers_of_a_channel_subscriber_count_over_all_channels_and_keys_c0_19(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """Numbers are shared by all channels and keys, so a subscriber sees holes."""
@@ -30,7 +30,7 @@ def test_channel_sequence_numbers_count_all_channels_and_keys_c0_19(
     other.close()
 
 
-def test_a_retried_channel_poll_gets_the_same_messages_and_newer_ones_c0_20(
+def test_a_retried_channel_poll_returns_the_same_messages_and_newer_ones_c0_20(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The answer also has the messages that were published since."""
@@ -42,7 +42,7 @@ def test_a_retried_channel_poll_gets_the_same_messages_and_newer_ones_c0_20(
     assert data_of(bare.poll()) == ["1", "2"]
 
 
-def test_a_channel_message_is_kept_until_a_poll_acknowledges_its_number_c0_21(
+def test_a_publisher_keeps_a_channel_message_until_a_poll_acknowledges_the_message_c0_21(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A poll acknowledges a message by quoting its number. Sending the message is not enough."""
@@ -74,7 +74,7 @@ def test_a_redelivered_channel_message_reaches_the_callback_once_c0_22(
     heard.wait_for("1", "2", "3")
 
 
-def test_out_of_order_channel_messages_are_dropped_c0_22() -> None:
+def test_a_listener_drops_channel_messages_that_arrive_out_of_order_c0_22() -> None:
     """Of 1, 2, 1, 2 the second pair is dropped, of 4, 3 the 3. The next poll acknowledges 4."""
     link = ListenSession(ListenSettings(), new_id=lambda: "s")
     link.subscribe(ChannelSubscription(ORDERS, "a", on_message=print))
@@ -87,7 +87,7 @@ def test_out_of_order_channel_messages_are_dropped_c0_22() -> None:
     assert upcoming[1].max_processed_seq == 4
 
 
-def test_a_channel_poll_of_a_former_incarnation_acknowledges_nothing_c0_23(
+def test_a_channel_poll_with_a_former_incarnation_acknowledges_no_message_c0_23(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The poll is answered at once, so that its caller learns the present incarnation."""
@@ -103,7 +103,7 @@ def test_a_channel_poll_of_a_former_incarnation_acknowledges_nothing_c0_23(
     poll.cancel()
 
 
-def test_channel_commands_of_a_former_incarnation_are_not_applied_c0_23(
+def test_channel_commands_with_a_former_incarnation_are_not_applied_c0_23(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A batch that replaces all subscriptions is applied in any incarnation."""
@@ -119,7 +119,7 @@ def test_channel_commands_of_a_former_incarnation_are_not_applied_c0_23(
     assert data_of(bare.poll()) == ["2"]
 
 
-def test_a_new_channel_incarnation_restarts_the_sequence_numbers_c0_23() -> None:
+def test_the_sequence_numbers_of_channel_messages_restart_with_a_new_incarnation_c0_23() -> None:
     """The message that has number 1 now is a new one, and is delivered."""
     link = ListenSession(ListenSettings(), new_id=lambda: "s")
     link.subscribe(ChannelSubscription(ORDERS, "a", on_message=print))
@@ -146,7 +146,7 @@ def test_a_channel_listener_subscribes_again_after_a_publisher_restart_c0_24(
     assert len(heard.done) == 3
 
 
-def test_a_broker_reset_fails_each_channel_subscription_c0_24(
+def test_every_channel_subscription_fails_when_the_broker_is_reset_c0_24(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     """The reset deletes the topic, so each subscription fails."""

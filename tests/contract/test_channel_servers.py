@@ -32,7 +32,7 @@ def test_an_idle_poll_of_a_channel_server_gets_an_empty_answer_before_its_deadli
 
 
 @on_both_servers
-def test_a_channel_poll_without_a_deadline_is_allowed_c0_12(serve: Serve) -> None:
+def test_a_channel_poll_may_have_no_deadline_c0_12(serve: Serve) -> None:
     """Neither the client nor the server needs a deadline."""
     publisher = ChannelPublisher(limits=ChannelLimits(subscriber_timeout=math.inf))
     with serve(publisher) as endpoint:
@@ -46,7 +46,7 @@ def test_a_channel_poll_without_a_deadline_is_allowed_c0_12(serve: Serve) -> Non
 
 
 @on_both_servers
-def test_a_second_poll_of_a_channel_server_ends_the_first_with_an_empty_answer_c0_17(
+def test_a_second_poll_of_a_channel_server_ends_the_first_poll_with_an_empty_answer_c0_17(
     serve: Serve,
 ) -> None:
     publisher = ChannelPublisher()
@@ -63,7 +63,7 @@ def test_a_second_poll_of_a_channel_server_ends_the_first_with_an_empty_answer_c
 
 
 @on_both_servers
-def test_the_poll_of_an_inactive_channel_server_subscriber_is_answered_empty_c0_26(
+def test_a_channel_server_answers_the_poll_of_an_inactive_subscriber_empty_c0_26(
     clock: ManualClock, serve: Serve
 ) -> None:
     publisher = ChannelPublisher(clock=clock)

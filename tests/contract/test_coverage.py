@@ -32,12 +32,12 @@ def described() -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("part", CONTRACTS)
-def test_each_numbered_contract_has_a_test(part: int) -> None:
+def test_each_numbered_contract_has_a_contract_test(part: int) -> None:
     expected = {(part, number) for number in range(1, CONTRACTS[part] + 1)}
     assert {contract for contract in proven() if contract[0] == part} == expected
 
 
-def test_each_numbered_contract_has_a_text_in_the_readme() -> None:
+def test_each_numbered_contract_has_a_description_in_the_readme() -> None:
     """The texts are in the order of the numbers."""
     assert described() == [
         (part, number) for part, count in CONTRACTS.items() for number in range(1, count + 1)

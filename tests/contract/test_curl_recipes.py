@@ -136,13 +136,13 @@ def shell(endpoint: str) -> Shell:
     return shell
 
 
-def test_the_printed_curl_request_creates_the_feed_c2_1(shell: Shell) -> None:
+def test_the_documented_curl_request_creates_the_documented_feed_c2_1(shell: Shell) -> None:
     (made,) = shell.run(MAKE_THE_FEED)
     assert made.pop("performance").keys() == {"server_total_ms"}
     assert made == {"topic": "notifications", "created": True, "config": SETTINGS}
 
 
-def test_the_printed_curl_requests_create_the_routers_c2_9(shell: Shell) -> None:
+def test_the_documented_curl_requests_create_the_documented_routers_c2_9(shell: Shell) -> None:
     shell.run(MAKE_THE_FEED)
     web, mobile, *routers = shell.run(FAN_OUT)
     assert (web["topic"], mobile["topic"]) == ("notifications:web", "notifications:mobile")
@@ -155,7 +155,7 @@ def test_the_printed_curl_requests_create_the_routers_c2_9(shell: Shell) -> None
         }  # fmt: skip
 
 
-def test_the_printed_curl_request_publishes_a_record_c2_6(shell: Shell) -> None:
+def test_the_documented_curl_request_appends_a_record_to_a_feed_c2_6(shell: Shell) -> None:
     shell.run(MAKE_THE_FEED)
     (published,) = shell.run(PUBLISH)
     assert published.pop("performance").keys() == {"server_total_ms"}
@@ -165,7 +165,7 @@ def test_the_printed_curl_request_publishes_a_record_c2_6(shell: Shell) -> None:
     }  # fmt: skip
 
 
-def test_the_curl_stream_sends_the_record_as_printed_c2_17(shell: Shell) -> None:
+def test_a_watch_by_curl_prints_a_record_as_documented_c2_17(shell: Shell) -> None:
     shell.run(MAKE_THE_FEED + FAN_OUT)
     shell.subscribe()
     with shell.stream() as stream:
@@ -180,7 +180,7 @@ def test_the_curl_stream_sends_the_record_as_printed_c2_17(shell: Shell) -> None
     )
 
 
-def test_the_curl_stream_sends_the_tombstone_as_printed_c2_19(shell: Shell) -> None:
+def test_a_watch_by_curl_prints_a_gap_as_documented_c2_19(shell: Shell) -> None:
     """The subscriber was disconnected while its topic overflowed."""
     shell.run(MAKE_THE_FEED + FAN_OUT + MAKE_A_SMALL_FEED)
     shell.subscribe()
@@ -195,7 +195,7 @@ def test_the_curl_stream_sends_the_tombstone_as_printed_c2_19(shell: Shell) -> N
         ]  # fmt: skip
 
 
-def test_an_idle_curl_stream_sends_bare_heartbeats_c2_22(shell: Shell) -> None:
+def test_an_idle_watch_by_curl_prints_heartbeats_without_data_c2_22(shell: Shell) -> None:
     """The test uses the shortest allowed heartbeat interval."""
     shell.run(MAKE_THE_FEED + FAN_OUT)
     shell.subscribe(SUBSCRIBE.replace('{ "topics"', '{ "heartbeat_ms": 1000, "topics"'))
@@ -205,7 +205,7 @@ def test_an_idle_curl_stream_sends_bare_heartbeats_c2_22(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(("ceiling", "status"), [(150, 429), (0, 200)])
-def test_an_environment_variable_sets_the_byte_limit_of_all_feeds_c2_4(
+def test_an_environment_variable_sets_the_total_byte_limit_of_all_feeds_of_a_broker_c2_4(
     ceiling: int, status: int
 ) -> None:
     """0 means no ceiling."""

@@ -30,7 +30,9 @@ def read(face: Face, topic: str = "feed", **params: Any) -> tuple[list[Any], Any
     return [record["data"] for record in answer["records"]], told
 
 
-def test_a_feed_has_no_gap_after_an_orderly_restart_c2_5(lives: Lives) -> None:
+def test_a_feed_has_all_its_records_and_no_gap_after_an_orderly_broker_restart_c2_5(
+    lives: Lives,
+) -> None:
     """Settings, epoch and records are unchanged, and the numbers continue."""
     lives.face.put_topic("feed", cap_records=3, ttl_ms=60_000, discard="reject")
     lives.face.append("feed", [{"data": 1, "tag": "t", "node": "n"}, {"data": 2}])
@@ -43,7 +45,7 @@ def test_a_feed_has_no_gap_after_an_orderly_restart_c2_5(lives: Lives) -> None:
         face.append("feed", texts(4))
 
 
-def test_feed_gaps_keep_their_reasons_across_a_restart_c2_5(lives: Lives) -> None:
+def test_gaps_of_a_feed_keep_their_reasons_across_a_broker_restart_c2_5(lives: Lives) -> None:
     """Gaps keep their reasons, so a reader that was away for long gets the correct one."""
     lives.face.put_topic("feed", cap_records=2)
     lives.face.append("feed", texts(1, 2, 3, 4, 5))
@@ -54,7 +56,9 @@ def test_feed_gaps_keep_their_reasons_across_a_restart_c2_5(lives: Lives) -> Non
     assert read(face, from_seq=3) == ([4, 5], None)
 
 
-def test_feed_records_expire_while_the_broker_is_stopped_c2_5(lives: Lives) -> None:
+def test_feed_records_that_expire_while_the_broker_is_stopped_are_reported_as_a_gap_c2_5(
+    lives: Lives,
+) -> None:
     """The gap has the reason that the records were too old."""
     lives.face.put_topic("feed", ttl_ms=1000)
     lives.face.append("feed", texts(1))
@@ -68,7 +72,9 @@ def test_feed_records_expire_while_the_broker_is_stopped_c2_5(lives: Lives) -> N
     assert (data, gap is not None and gap[:2]) == ([2], (1, 1))
 
 
-def test_deleted_feed_records_stay_deleted_without_a_gap_after_a_restart_c2_5(lives: Lives) -> None:
+def test_deleted_feed_records_stay_deleted_without_a_gap_after_a_broker_restart_c2_5(
+    lives: Lives,
+) -> None:
     """Records at the front of the window and in its middle were deleted."""
     lives.face.append("feed", [{"data": number, "tag": str(number % 3)} for number in range(9)])
     lives.face.delete_records("feed", before_seq=3)
@@ -79,7 +85,7 @@ def test_deleted_feed_records_stay_deleted_without_a_gap_after_a_restart_c2_5(li
     assert read(face, from_seq=0, limit=5) == ([2, 4, 5, 7, 8], None)
 
 
-def test_a_feed_of_class_memory_keeps_only_sequence_numbers_across_a_restart_c2_5(
+def test_a_feed_of_durability_class_memory_keeps_only_sequence_numbers_across_a_restart_c2_5(
     lives: Lives,
 ) -> None:
     """A reader that was not at the head is notified of the loss.
@@ -96,7 +102,9 @@ def test_a_feed_of_class_memory_keeps_only_sequence_numbers_across_a_restart_c2_
     assert read(face, from_seq=3) == ([4], None)
 
 
-def test_a_feed_of_class_fsync_loses_nothing_in_a_crash_c2_5(lives: Lives) -> None:
+def test_a_feed_of_durability_class_fsync_loses_no_record_in_a_broker_crash_c2_5(
+    lives: Lives,
+) -> None:
     """Readers get no gap, and no number is used again."""
     lives.face.put_topic("feed", durable=True)
     lives.face.append("feed", texts(1, 2, 3))
@@ -109,7 +117,9 @@ def test_a_feed_of_class_fsync_loses_nothing_in_a_crash_c2_5(lives: Lives) -> No
     assert read(face, from_seq=1) == ([2, 3, 4], None)
 
 
-def test_a_feed_of_class_disk_reports_a_gap_after_a_crash_c2_5(lives: Lives) -> None:
+def test_a_feed_of_durability_class_disk_reports_a_gap_after_a_broker_crash_c2_5(
+    lives: Lives,
+) -> None:
     """Written records survive. After them, readers get a gap, because later records may be lost."""
     lives.face.append("feed", texts(1, 2, 3))
     # Changes are written in order, and this call waits for its own.
@@ -129,7 +139,9 @@ def test_a_feed_of_class_disk_reports_a_gap_after_a_crash_c2_5(lives: Lives) -> 
     assert read(face, from_seq=3) == ([4], (4, head, "from_seq_too_old"))
 
 
-def test_lost_feed_records_from_before_a_durability_change_are_reported_c2_5(lives: Lives) -> None:
+def test_lost_feed_records_older_than_a_durability_change_are_reported_as_a_gap_c2_5(
+    lives: Lives,
+) -> None:
     """The durability class applies to records that are appended after the change."""
     lives.face.put_topic("feed", durability="memory")
     lives.face.append("feed", texts(1, 2, 3))
@@ -140,7 +152,9 @@ def test_lost_feed_records_from_before_a_durability_change_are_reported_c2_5(liv
         assert read(face, from_seq=1) == ([], (2, head, "from_seq_too_old"))
 
 
-def test_restored_feed_records_expire_without_reads_or_writes_c2_2_c2_5(lives: Lives) -> None:
+def test_feed_records_restored_after_a_restart_expire_without_reads_or_writes_c2_2_c2_5(
+    lives: Lives,
+) -> None:
     """Records expire even if nothing reads or writes. Otherwise they would use space for ever."""
     lives.face.put_topic("feed", ttl_ms=1000)
     lives.face.append("feed", texts(1))
@@ -151,7 +165,9 @@ def test_restored_feed_records_expire_without_reads_or_writes_c2_2_c2_5(lives: L
     eventually(lambda: engine.kept_bytes == 0)
 
 
-def test_the_topic_label_reads_and_sets_the_durability_class_c2_5(lives: Lives) -> None:
+def test_a_label_of_a_topic_shows_and_sets_the_durability_class_of_its_feed_c2_5(
+    lives: Lives,
+) -> None:
     """A Google client reads and sets the durability class as a label of the topic."""
     lives.face.put_topic("feed", durable=True)
     topic = "projects/default/topics/feed"
@@ -165,7 +181,7 @@ def test_the_topic_label_reads_and_sets_the_durability_class_c2_5(lives: Lives) 
     assert face.get_topic("feed")["config"]["durability"] == "memory"
 
 
-def test_a_recreated_topic_has_another_epoch_after_a_restart_c2_5(lives: Lives) -> None:
+def test_a_topic_recreated_after_a_broker_restart_has_another_epoch_c2_5(lives: Lives) -> None:
     """A reader notices the new life by the epoch."""
     lives.face.append("feed", texts("old"))
     old = lives.face.read("feed")["epoch"]
@@ -177,7 +193,9 @@ def test_a_recreated_topic_has_another_epoch_after_a_restart_c2_5(lives: Lives) 
     assert [record["data"] for record in answer["records"]] == ["new"]
 
 
-def test_watch_sessions_and_idempotency_keys_do_not_survive_a_restart_c2_5(lives: Lives) -> None:
+def test_watch_sessions_and_idempotency_keys_do_not_survive_a_broker_restart_c2_5(
+    lives: Lives,
+) -> None:
     """A watch must start again. An append that is repeated across a restart is stored twice."""
     lives.face.append("feed", texts(1), idempotency_key="key")
     watch = lives.face.watch({"feed": {"from_seq": 0}})

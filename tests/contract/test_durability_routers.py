@@ -24,7 +24,9 @@ def data_in(face: Face, topic: str, **params: Any) -> list[Any]:
     return [record["data"] for record in face.read(topic, **params)["records"]]
 
 
-def test_a_router_continues_after_a_restart_without_duplicates_c2_10(lives: Lives) -> None:
+def test_a_router_continues_after_a_broker_restart_without_duplicate_records_c2_10(
+    lives: Lives,
+) -> None:
     """The router's settings and numbers are unchanged, and no record is copied twice."""
     face = lives.face
     face.put_topic("feed")
@@ -37,7 +39,9 @@ def test_a_router_continues_after_a_restart_without_duplicates_c2_10(lives: Live
     assert data_in(face, "web") == [1, 3]
 
 
-def test_a_router_waiting_for_room_continues_after_a_restart_c2_11(lives: Lives) -> None:
+def test_a_router_that_waits_for_room_in_its_destination_continues_after_a_restart_c2_11(
+    lives: Lives,
+) -> None:
     """The router remembers the position at which it stopped."""
     face = lives.face
     face.put_topic("feed")
@@ -50,7 +54,9 @@ def test_a_router_waiting_for_room_continues_after_a_restart_c2_11(lives: Lives)
     assert data_in(face, "web") == [1, 2, 3]
 
 
-def test_a_trim_of_a_router_source_is_reported_after_a_restart_c2_13(lives: Lives) -> None:
+def test_records_trimmed_from_a_router_source_are_reported_as_a_gap_after_a_restart_c2_13(
+    lives: Lives,
+) -> None:
     """The source was trimmed before the restart, and by the restart."""
     face = lives.face
     face.put_topic("feed", cap_records=1)
@@ -67,7 +73,9 @@ def test_a_trim_of_a_router_source_is_reported_after_a_restart_c2_13(lives: Live
     assert data_in(face, "web", from_seq=0) == [1]
 
 
-def test_records_lost_from_a_memory_source_are_reported_as_source_trim_c2_13(lives: Lives) -> None:
+def test_records_lost_from_a_routers_memory_source_are_reported_as_source_trim_c2_13(
+    lives: Lives,
+) -> None:
     """Readers of the destination get a gap with the number of lost records."""
     face = lives.face
     face.put_topic("feed", durability="memory")
@@ -82,7 +90,9 @@ def test_records_lost_from_a_memory_source_are_reported_as_source_trim_c2_13(liv
     assert data_in(face, "web", from_seq=3) == [4]
 
 
-def test_a_router_copies_every_record_at_least_once_after_a_crash_c2_10(lives: Lives) -> None:
+def test_a_router_copies_every_record_at_least_once_despite_a_broker_crash_c2_10(
+    lives: Lives,
+) -> None:
     """The order is kept, also through a chain of routers."""
     face = lives.face
     face.put_topic("feed")
@@ -101,7 +111,7 @@ def test_a_router_copies_every_record_at_least_once_after_a_crash_c2_10(lives: L
             assert face.read(topic, from_seq=1)["tombstone"] is None
 
 
-def test_deleted_routers_stay_deleted_after_a_restart_c2_10(lives: Lives) -> None:
+def test_deleted_routers_stay_deleted_after_a_broker_restart_c2_10(lives: Lives) -> None:
     """One router is deleted by name, and one with its topic."""
     face = lives.face
     for topic in ("feed", "other"):

@@ -12,7 +12,7 @@ from tests.contract.face import Face, FaceError, refused, texts
 KEY = "4f9c"
 
 
-def test_feed_records_are_numbered_from_one_without_holes_c2_6(face: Face) -> None:
+def test_the_records_of_a_feed_are_numbered_from_one_without_holes_c2_6(face: Face) -> None:
     first = face.append("orders", [{"data": {"type": "comment"}, "tag": "user-1042:msg-5"}])
     assert first == {
         "topic": "orders", "first_seq": 1, "last_seq": 1, "seqs": [1], "head_seq": 1,
@@ -24,7 +24,7 @@ def test_feed_records_are_numbered_from_one_without_holes_c2_6(face: Face) -> No
     }  # fmt: skip
 
 
-def test_a_repeated_idempotency_key_returns_the_numbers_of_the_first_append_c2_7(
+def test_an_append_with_a_used_idempotency_key_returns_the_numbers_of_the_first_append_c2_7(
     face: Face,
 ) -> None:
     first = face.append("orders", texts("a", "b"), idempotency_key=KEY)
@@ -34,7 +34,9 @@ def test_a_repeated_idempotency_key_returns_the_numbers_of_the_first_append_c2_7
     assert (again["head_seq"], face.get_topic("orders")["count"]) == (3, 3)
 
 
-def test_an_idempotency_key_expires_after_its_window_c2_7(face: Face, clock: ManualClock) -> None:
+def test_the_idempotency_key_of_an_append_expires_after_the_idempotency_window_c2_7(
+    face: Face, clock: ManualClock
+) -> None:
     face.append("orders", texts("a"), idempotency_key=KEY)
     clock.advance(119.9)
     assert face.append("orders", texts("a"), idempotency_key=KEY)["deduped"] is True
@@ -43,18 +45,22 @@ def test_an_idempotency_key_expires_after_its_window_c2_7(face: Face, clock: Man
     assert (later["deduped"], later["seqs"]) == (False, [2])
 
 
-def test_an_idempotency_window_of_zero_disables_deduplication_c2_7(face: Face) -> None:
+def test_an_idempotency_window_of_zero_disables_the_deduplication_of_appends_c2_7(
+    face: Face,
+) -> None:
     face.put_topic("orders", idempotency_window_ms=0)
     face.append("orders", texts("a"), idempotency_key=KEY)
     assert face.append("orders", texts("a"), idempotency_key=KEY)["seqs"] == [2]
 
 
-def test_idempotency_keys_belong_to_one_topic_c2_7(face: Face) -> None:
+def test_an_idempotency_key_of_one_topic_does_not_affect_appends_to_another_topic_c2_7(
+    face: Face,
+) -> None:
     face.append("one", texts("a"), idempotency_key=KEY)
     assert face.append("two", texts("a"), idempotency_key=KEY)["deduped"] is False
 
 
-def test_a_refused_append_does_not_consume_its_idempotency_key_c2_7(
+def test_the_idempotency_key_of_a_refused_append_can_be_used_again_c2_7(
     face: Face, clock: ManualClock
 ) -> None:
     face.put_topic("orders", cap_records=1, ttl_ms=1000, discard="reject")
@@ -68,13 +74,15 @@ def test_a_refused_append_does_not_consume_its_idempotency_key_c2_7(
 @pytest.mark.parametrize(
     "value", [None, True, 0, -1.5, "", 'ä\n\u2028"', [], {}, {"a": [1, {"b": None}]}]
 )
-def test_any_json_data_of_a_feed_record_are_returned_verbatim_c2_7(face: Face, value: Any) -> None:
+def test_a_feed_read_returns_any_json_data_of_a_record_unchanged_c2_7(
+    face: Face, value: Any
+) -> None:
     face.append("orders", [{"data": value, "tag": "t", "node": "n"}])
     (record,) = face.read("orders", include_tags=True)["records"]
     assert (record["data"], record["$tag"], record["$node"]) == (value, "t", "n")
 
 
-def test_a_batch_of_feed_records_is_appended_atomically_c2_7(face: Face) -> None:
+def test_a_batch_of_feed_records_is_appended_as_a_whole_or_not_at_all_c2_7(face: Face) -> None:
     face.append("orders", texts("first"))
     with refused(400):
         face.append("orders", [{"data": 1}, {"data": 2, "tag": "t" * 257}, {"data": 3}])
@@ -92,7 +100,7 @@ def test_a_batch_of_feed_records_is_appended_atomically_c2_7(face: Face) -> None
     ],
     ids=["tag", "node", "record", "batch"],
 )
-def test_an_append_beyond_a_size_limit_is_refused_c2_7(
+def test_an_append_to_a_feed_beyond_a_size_limit_is_refused_c2_7(
     face: Face, fits: Any, does_not: Any
 ) -> None:
     assert face.append("orders", fits)["count"] == len(fits)

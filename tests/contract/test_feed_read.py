@@ -14,7 +14,7 @@ def numbers(answer: dict[str, list[dict[str, int]]]) -> list[int]:
     return [record["$seq"] for record in answer["records"]]
 
 
-def test_a_feed_read_returns_records_after_its_position_and_the_next_position_c2_28(
+def test_a_feed_read_returns_the_records_after_its_position_and_the_next_position_c2_28(
     face: Face,
 ) -> None:
     face.append("orders", texts(*range(5)))
@@ -30,14 +30,16 @@ def test_a_feed_read_returns_records_after_its_position_and_the_next_position_c2
     assert answer["tombstone"] is None
 
 
-def test_a_read_returns_256_records_by_default_and_at_most_1000_c2_28(face: Face) -> None:
+def test_a_feed_read_returns_256_records_by_default_and_at_most_1000_c2_28(face: Face) -> None:
     face.append("orders", texts(*range(2000)))
     assert len(face.read("orders")["records"]) == 256
     assert len(face.read("orders", limit=1000)["records"]) == 1000
     assert len(face.read("orders", limit=1500)["records"]) == 1000
 
 
-def test_a_read_returns_one_record_larger_than_the_byte_limit_c2_28(face: Face) -> None:
+def test_a_feed_read_returns_a_single_record_that_is_larger_than_the_byte_limit_c2_28(
+    face: Face,
+) -> None:
     face.append("orders", texts("x" * 2000, "y" * 2000, "z"))
     assert numbers(face.read("orders", max_batch_bytes=1000)) == [1]
 
@@ -56,13 +58,13 @@ def test_the_next_position_of_a_feed_read_is_the_last_examined_record_c2_28(face
     assert (numbers(answer), answer["next_from_seq"]) == ([2], 3)
 
 
-def test_a_feed_read_from_the_tail_starts_at_the_head_c2_28(face: Face) -> None:
+def test_a_feed_read_from_the_tail_returns_only_records_appended_later_c2_28(face: Face) -> None:
     face.append("orders", texts(1, 2))
     answer = face.read("orders", tail=True)
     assert (numbers(answer), answer["next_from_seq"], answer["caught_up"]) == ([], 2, True)
 
 
-def test_a_waiting_feed_read_returns_the_next_record_c2_28(face: Face) -> None:
+def test_a_feed_read_that_waits_returns_the_next_appended_record_c2_28(face: Face) -> None:
     face.append("orders", texts(1))
     answers = []
     reader = threading.Thread(
@@ -76,13 +78,15 @@ def test_a_waiting_feed_read_returns_the_next_record_c2_28(face: Face) -> None:
     assert answers[0]["records"][0]["data"] == "news"
 
 
-def test_a_waiting_feed_read_returns_empty_when_its_wait_ends_c2_28(face: Face) -> None:
+def test_a_feed_read_that_waits_returns_no_records_when_its_wait_time_ends_c2_28(
+    face: Face,
+) -> None:
     face.append("orders", texts(1))
     answer = face.read("orders", from_seq=1, wait_ms=50)
     assert (numbers(answer), answer["next_from_seq"], answer["caught_up"]) == ([], 1, True)
 
 
-def test_deleting_the_topic_ends_a_waiting_feed_read_c2_28(face: Face) -> None:
+def test_deleting_a_topic_ends_a_feed_read_that_waits_for_a_record_c2_28(face: Face) -> None:
     face.append("orders", texts(1))
     refusals = []
 
@@ -119,7 +123,9 @@ def test_the_earliest_sequence_number_of_a_feed_never_decreases_c2_28(
     assert seen == [1, 3, 6, 6, 6, 6, 7, 7]
 
 
-def test_a_recreated_topic_is_reported_to_readers_of_the_former_one_c2_28(face: Face) -> None:
+def test_a_feed_read_at_an_old_position_reports_that_the_topic_was_recreated_c2_28(
+    face: Face,
+) -> None:
     """The reader is recognised by the epoch, or by a number that the new topic has not reached."""
     face.append("orders", texts(*range(5)))
     before = face.read("orders")
@@ -133,7 +139,7 @@ def test_a_recreated_topic_is_reported_to_readers_of_the_former_one_c2_28(face: 
         assert answer["epoch"] != before["epoch"]
 
 
-def test_a_feed_read_after_a_loss_reports_the_exact_range_c2_20(face: Face) -> None:
+def test_a_feed_read_reports_the_exact_range_of_lost_records_c2_20(face: Face) -> None:
     face.put_topic("orders", cap_records=3)
     face.append("orders", texts(*range(10)))
     answer = face.read("orders", from_seq=2)
@@ -149,7 +155,7 @@ def test_a_feed_read_after_a_loss_reports_the_exact_range_c2_20(face: Face) -> N
     assert face.read("orders", from_seq=7)["tombstone"] is None
 
 
-def test_voluntary_deletes_of_feed_records_report_no_gap_c2_20(face: Face) -> None:
+def test_records_of_a_feed_deleted_by_a_user_are_not_reported_as_a_gap_c2_20(face: Face) -> None:
     """A number and a tag can be combined. The answer is the state afterwards."""
     face.append("orders", [{"data": n, "tag": "odd" if n % 2 else "even"} for n in range(1, 8)])
     face.append("orders", texts("without a tag"))

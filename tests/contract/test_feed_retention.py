@@ -17,7 +17,7 @@ def kept(face: Face, name: str = "orders") -> list[int]:
     return [record["$seq"] for record in face.read(name, limit=1000)["records"]]
 
 
-def test_a_topic_keeps_at_most_cap_records_c2_2(face: Face) -> None:
+def test_a_feed_keeps_at_most_the_number_of_records_of_its_cap_c2_2(face: Face) -> None:
     face.put_topic("orders", cap_records=3)
     for number in range(1, 8):
         face.append("orders", texts(number))
@@ -25,7 +25,7 @@ def test_a_topic_keeps_at_most_cap_records_c2_2(face: Face) -> None:
     assert face.get_topic("orders")["count"] == 3
 
 
-def test_the_byte_cap_of_a_topic_counts_whole_records_c2_2(face: Face) -> None:
+def test_the_byte_cap_of_a_feed_counts_whole_records_c2_2(face: Face) -> None:
     face.append("orders", texts("x" * 100))
     size = face.get_topic("orders")["bytes"]
     face.put_topic("orders", cap_bytes=3 * size)
@@ -34,7 +34,9 @@ def test_the_byte_cap_of_a_topic_counts_whole_records_c2_2(face: Face) -> None:
     assert kept(face) == [4, 5, 6]
 
 
-def test_records_older_than_the_ttl_are_not_delivered_c2_2(face: Face, clock: ManualClock) -> None:
+def test_feed_records_older_than_the_ttl_are_not_delivered_c2_2(
+    face: Face, clock: ManualClock
+) -> None:
     """A record of exactly the age ttl_ms is delivered; an older one is not."""
     face.put_topic("orders", ttl_ms=5000)
     face.append("orders", texts("old"))
@@ -50,7 +52,9 @@ def test_records_older_than_the_ttl_are_not_delivered_c2_2(face: Face, clock: Ma
     assert face.get_topic("orders")["earliest_seq"] == 3
 
 
-def test_feed_record_times_never_decrease_c2_2(face: Face, clock: ManualClock) -> None:
+def test_the_times_of_successive_feed_records_never_decrease_c2_2(
+    face: Face, clock: ManualClock
+) -> None:
     for _ in range(3):
         face.append("orders", texts(1, 2))
         clock.advance(0.5)
@@ -60,14 +64,18 @@ def test_feed_record_times_never_decrease_c2_2(face: Face, clock: ManualClock) -
     assert abs(times[0] - clock.now() * 1000 + 1500) < 2
 
 
-def test_discard_old_evicts_the_oldest_records_and_the_append_succeeds_c2_3(face: Face) -> None:
+def test_an_append_to_a_full_feed_with_discard_old_evicts_the_oldest_records_c2_3(
+    face: Face,
+) -> None:
     face.put_topic("orders", cap_records=2, discard="old")
     appended = face.append("orders", texts(1, 2, 3))
     assert (appended["first_seq"], appended["last_seq"]) == (1, 3)
     assert kept(face) == [2, 3]
 
 
-def test_discard_reject_refuses_the_whole_append_without_using_numbers_c2_3(face: Face) -> None:
+def test_a_full_feed_with_discard_reject_refuses_an_append_without_using_numbers_c2_3(
+    face: Face,
+) -> None:
     face.put_topic("orders", cap_records=3, discard="reject")
     face.append("orders", texts(1, 2))
     with refused(422, "topic_full"):
@@ -76,7 +84,7 @@ def test_discard_reject_refuses_the_whole_append_without_using_numbers_c2_3(face
     assert face.append("orders", texts("fits"))["first_seq"] == 3
 
 
-def test_a_full_topic_accepts_appends_after_records_expire_c2_3(
+def test_a_full_feed_accepts_appends_after_records_have_expired_c2_3(
     face: Face, clock: ManualClock
 ) -> None:
     face.put_topic("orders", cap_records=1, ttl_ms=1000, discard="reject")
@@ -85,7 +93,7 @@ def test_a_full_topic_accepts_appends_after_records_expire_c2_3(
     assert face.append("orders", texts("new"))["first_seq"] == 2
 
 
-def test_cap_and_ttl_bound_the_memory_of_a_topic_c2_4(
+def test_the_cap_and_ttl_settings_limit_the_memory_of_a_feed_c2_4(
     face: Face, emulator: Emulator, clock: ManualClock
 ) -> None:
     """Expired records are removed even if nothing reads the topic."""
@@ -107,7 +115,9 @@ def small(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Face]:
         face.close()
 
 
-def test_an_append_above_the_byte_limit_of_the_broker_is_throttled_c2_4(small: Face) -> None:
+def test_an_append_above_the_total_byte_limit_of_the_broker_is_refused_as_throttled_c2_4(
+    small: Face,
+) -> None:
     small.put_topic("one", cap_records=2)
     small.put_topic("two")
     small.append("one", texts("x" * 4000, "x" * 4000))

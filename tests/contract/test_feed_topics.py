@@ -20,7 +20,7 @@ DEFAULTS = {
 }
 
 
-def test_put_creates_a_topic_and_returns_all_settings_c2_1(face: Face) -> None:
+def test_putting_a_feed_creates_its_topic_and_returns_all_settings_c2_1(face: Face) -> None:
     asked = {"ttl_ms": 5000, "cap_records": 10_000, "discard": "old", "durable": False}
     made = face.put_topic("notifications", **asked)
     expected = DEFAULTS | {"ttl_ms": 5000, "cap_records": 10_000, "durability": "disk"}
@@ -30,7 +30,9 @@ def test_put_creates_a_topic_and_returns_all_settings_c2_1(face: Face) -> None:
     assert face.put_topic("others") == made | {"created": False}
 
 
-def test_durable_false_is_class_disk_and_durable_true_is_fsync_c2_1(face: Face) -> None:
+def test_durable_true_selects_class_fsync_and_durable_false_class_disk_of_a_feed_c2_1(
+    face: Face,
+) -> None:
     """An explicit class takes precedence."""
     for name, asked, durability in (
         ("one", {"durable": False}, "disk"),
@@ -42,7 +44,9 @@ def test_durable_false_is_class_disk_and_durable_true_is_fsync_c2_1(face: Face) 
         assert (config["durability"], config["durable"]) == (durability, durability == "fsync")
 
 
-def test_an_identical_put_of_a_topic_changes_nothing_c2_1(face: Face) -> None:
+def test_an_identical_second_put_of_a_feed_changes_no_setting_and_no_record_c2_1(
+    face: Face,
+) -> None:
     settings = {
         "ttl_ms": 0, "cap_records": 3, "cap_bytes": 1_000_000, "discard": "reject",
         "durable": True, "durability": "fsync", "idempotency_window_ms": 0, "dedupe_node": False,
@@ -55,7 +59,7 @@ def test_an_identical_put_of_a_topic_changes_nothing_c2_1(face: Face) -> None:
     assert face.get_topic("notifications")["count"] == 2
 
 
-def test_a_changed_put_of_a_topic_updates_its_settings_c2_1(face: Face) -> None:
+def test_a_second_put_of_a_feed_with_other_settings_updates_the_settings_c2_1(face: Face) -> None:
     face.put_topic("notifications", ttl_ms=5000, cap_records=10)
     face.append("notifications", texts(*range(5)))
     changed = face.put_topic("notifications", cap_records=2)
@@ -64,7 +68,7 @@ def test_a_changed_put_of_a_topic_updates_its_settings_c2_1(face: Face) -> None:
     assert face.get_topic("notifications")["earliest_seq"] == 4
 
 
-def test_zero_turns_a_limit_of_a_topic_off_c2_1(face: Face) -> None:
+def test_a_limit_of_a_feed_set_to_zero_is_turned_off_c2_1(face: Face) -> None:
     face.put_topic("notifications", ttl_ms=0, cap_records=0, cap_bytes=0)
     for _ in range(3):
         face.append("notifications", texts(*range(1000)))
@@ -78,7 +82,7 @@ def test_an_invalid_feed_topic_name_is_refused_c2_1(face: Face, name: str) -> No
 
 
 @pytest.mark.parametrize("config", [{"cap_records": -1}, {"cap_bytes": -1}, {"ttl_ms": -1}])
-def test_invalid_topic_settings_are_refused_and_create_no_topic_c2_1(
+def test_invalid_feed_settings_are_refused_and_create_no_topic_c2_1(
     face: Face, config: Any
 ) -> None:
     with refused(400):
@@ -86,7 +90,7 @@ def test_invalid_topic_settings_are_refused_and_create_no_topic_c2_1(
     assert face.list_topics() == []
 
 
-def test_the_list_of_topics_has_their_sequence_numbers_c2_1(face: Face) -> None:
+def test_the_list_of_feeds_contains_the_sequence_numbers_of_each_feed_c2_1(face: Face) -> None:
     face.put_topic("bbb")
     face.append("aaa", texts(1, 2, 3))
     listed = face.list_topics()
@@ -94,7 +98,9 @@ def test_the_list_of_topics_has_their_sequence_numbers_c2_1(face: Face) -> None:
     assert listed[0] == face.get_topic("aaa")
 
 
-def test_the_state_of_a_topic_has_its_size_range_and_watchers_c2_1(face: Face) -> None:
+def test_the_state_of_a_feed_contains_its_size_record_range_and_number_of_watchers_c2_1(
+    face: Face,
+) -> None:
     """A deleted topic has no state, and a second delete finds nothing."""
     face.put_topic("orders", cap_records=2)
     face.append("orders", texts("a", "b", "c"))
@@ -112,25 +118,25 @@ def test_the_state_of_a_topic_has_its_size_range_and_watchers_c2_1(face: Face) -
         face.get_topic("orders")
 
 
-def test_an_append_creates_a_missing_topic_c2_8(face: Face) -> None:
+def test_an_append_to_a_missing_topic_creates_the_topic_c2_8(face: Face) -> None:
     assert face.append("orders", texts(1))["created"] is True
     assert face.append("orders", texts(2))["created"] is False
     assert face.get_topic("orders")["count"] == 2
 
 
-def test_an_append_with_create_false_needs_an_existing_topic_c2_8(face: Face) -> None:
+def test_an_append_with_create_false_to_a_missing_topic_is_refused_c2_8(face: Face) -> None:
     with refused(404, "not_found"):
         face.append("orders", texts(1), create=False)
     assert face.list_topics() == []
 
 
-def test_a_refused_append_creates_no_topic_c2_8(face: Face) -> None:
+def test_a_refused_append_to_a_missing_topic_creates_no_topic_c2_8(face: Face) -> None:
     with refused(400):
         face.append("orders", [])
     assert face.list_topics() == []
 
 
-def test_reads_and_watches_never_create_a_topic_c2_8(face: Face) -> None:
+def test_feed_reads_and_watches_never_create_a_missing_topic_c2_8(face: Face) -> None:
     for attempt in (
         lambda: face.read("orders"),
         lambda: face.watch({"orders": {"tail": True}}),

@@ -30,7 +30,7 @@ CURSOR = "projects/test-project/cursors/billing"
 # ---- state ---------------------------------------------------------------------------------------
 
 
-def test_records_published_while_a_follower_is_stopped_are_received_later_c1_1(
+def test_a_restarted_follower_receives_records_published_while_it_was_stopped_c1_1(
     here: Followed, tmp_path: Path
 ) -> None:
     """The next follower begins at the position of the last one."""
@@ -44,7 +44,7 @@ def test_records_published_while_a_follower_is_stopped_are_received_later_c1_1(
 
 
 @pytest.mark.parametrize("every", [1, 3])
-def test_a_server_cursor_keeps_the_follower_position_saved_every_n_records_c1_2(
+def test_a_follower_can_save_its_position_as_a_server_cursor_every_n_records_c1_2(
     here: Followed, every: int
 ) -> None:
     """A follower that dies without notice receives at most N records again."""
@@ -69,7 +69,7 @@ def test_a_server_cursor_keeps_the_follower_position_saved_every_n_records_c1_2(
     assert 7 - every < kept.seq <= 7
 
 
-def test_the_position_of_a_follower_may_be_kept_in_any_storage_c1_2(here: Followed) -> None:
+def test_a_program_can_store_the_position_of_a_follower_in_any_storage_c1_2(here: Followed) -> None:
     """The subscriber may use any storage: here a function, and `after` at the next start."""
     kept: list[Checkpoint] = []
     here.append(5)
@@ -79,7 +79,7 @@ def test_the_position_of_a_follower_may_be_kept_in_any_storage_c1_2(here: Follow
     assert here.diary.seqs == [6]
 
 
-def test_a_crashed_follower_leaves_no_state_on_the_broker_c1_3(here: Followed) -> None:
+def test_the_broker_keeps_no_state_of_a_crashed_follower_c1_3(here: Followed) -> None:
     """The reader pulls at its own pace and leaves no state on the broker.
 
     Live, it has push latency.
@@ -102,14 +102,16 @@ def test_a_crashed_follower_leaves_no_state_on_the_broker_c1_3(here: Followed) -
 # ---- the algorithm -------------------------------------------------------------------------------
 
 
-def test_a_follower_begins_with_a_read_c1_4(here: Followed) -> None:
+def test_a_follower_sends_a_feed_read_as_its_first_request_c1_4(here: Followed) -> None:
     """The follower reads even if there is no record."""
     here.client.feeds.put(here.topic)
     here.live()
     assert here.wire.reads == ["Read", "Watch"]
 
 
-def test_a_follower_reads_until_it_is_up_to_date_c1_5(here: Followed) -> None:
+def test_a_follower_opens_a_stream_after_its_reads_have_reached_the_end_c1_5(
+    here: Followed,
+) -> None:
     """The follower makes as many reads as necessary, and only then asks for a stream."""
     here.append(2500)
     here.live()
@@ -117,7 +119,7 @@ def test_a_follower_reads_until_it_is_up_to_date_c1_5(here: Followed) -> None:
     assert here.diary.seqs == list(range(1, 2501))
 
 
-def test_records_pushed_during_the_last_read_wait_in_the_follower_buffer_c1_6(
+def test_a_follower_handles_records_of_the_last_read_before_records_pushed_meanwhile_c1_6(
     here: Followed,
 ) -> None:
     """The handler receives it after the records of the last pull."""
@@ -138,7 +140,7 @@ def test_records_pushed_during_the_last_read_wait_in_the_follower_buffer_c1_6(
     assert here.diary.seqs == list(range(1, 10))
 
 
-def test_the_last_read_of_a_follower_covers_records_from_before_the_stream_c1_7(
+def test_a_follower_misses_no_record_between_its_reads_and_its_stream_c1_7(
     here: Followed,
 ) -> None:
     """The record was appended after the empty pull and before the stream began."""
@@ -150,7 +152,9 @@ def test_the_last_read_of_a_follower_covers_records_from_before_the_stream_c1_7(
     assert here.wire.reads == ["Read", "Watch", "Read"]
 
 
-def test_a_follower_handles_a_record_both_read_and_pushed_once_c1_8(here: Followed) -> None:
+def test_a_follower_handles_a_record_received_by_read_and_by_stream_only_once_c1_8(
+    here: Followed,
+) -> None:
     """The last pull reads past the start of the stream, and the buffer is checked against it."""
 
     def append_and_wait() -> None:
@@ -168,7 +172,9 @@ def test_a_follower_handles_a_record_both_read_and_pushed_once_c1_8(here: Follow
     assert here.diary.seqs == list(range(1, 9))
 
 
-def test_a_live_follower_makes_no_reads_c1_9(here: Followed) -> None:
+def test_a_follower_that_receives_records_from_its_stream_sends_no_feed_reads_c1_9(
+    here: Followed,
+) -> None:
     """The follower makes no read after that."""
     here.append(1)
     here.live()
@@ -179,7 +185,9 @@ def test_a_live_follower_makes_no_reads_c1_9(here: Followed) -> None:
     assert here.diary.turns == ["CaughtUp"]
 
 
-def test_a_lagging_follower_leaves_the_stream_with_a_bounded_buffer_c1_10(here: Followed) -> None:
+def test_a_follower_whose_handler_is_slow_closes_its_stream_and_limits_its_buffer_c1_10(
+    here: Followed,
+) -> None:
     """The follower's buffer stays within its limit, and the broker keeps nothing for it."""
     held = Held(here)
     here.append(1)
@@ -192,7 +200,9 @@ def test_a_lagging_follower_leaves_the_stream_with_a_bounded_buffer_c1_10(here: 
     assert here.diary.seqs == list(range(2, 42))
 
 
-def test_a_follower_reads_again_after_a_buffer_overflow_c1_11(here: Followed) -> None:
+def test_a_follower_catches_up_by_reads_after_an_overflow_of_its_buffer_c1_11(
+    here: Followed,
+) -> None:
     """The follower catches up without loss and without duplicates."""
     held = Held(here, open=True)
     here.append(5)
@@ -208,7 +218,7 @@ def test_a_follower_reads_again_after_a_buffer_overflow_c1_11(here: Followed) ->
     assert cause_of_fall(here) == "overflow"
 
 
-def test_a_follower_reads_again_after_its_stream_was_dropped_c1_11(
+def test_a_follower_catches_up_by_reads_after_its_stream_was_dropped_c1_11(
     here: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The broker or the network ended the stream. The log says which."""
@@ -224,7 +234,7 @@ def test_a_follower_reads_again_after_its_stream_was_dropped_c1_11(
     assert "failed: 499 Locally cancelled" in caplog.text
 
 
-def test_a_follower_reads_again_after_a_broker_outage_c1_11(here: Followed) -> None:
+def test_a_follower_catches_up_by_reads_after_a_broker_outage_c1_11(here: Followed) -> None:
     """The follower retries for as long as the broker is away."""
     here.append(5)
     here.live()
@@ -237,7 +247,7 @@ def test_a_follower_reads_again_after_a_broker_outage_c1_11(here: Followed) -> N
     assert here.diary.seqs == list(range(1, 106))
 
 
-def test_a_follower_saves_each_position_after_its_handler_returns_c1_12(
+def test_a_follower_saves_the_position_of_a_record_only_after_the_handler_has_returned_c1_12(
     here: Followed,
 ) -> None:
     """The position is the last record for which the handler has returned."""
@@ -281,7 +291,7 @@ def test_caught_up_and_fell_behind_events_of_a_follower_alternate_c1_13(here: Fo
 
 
 @pytest.mark.parametrize(("count", "after"), [(0, 0), (0, "tail"), (3, "tail"), (3, 3)])
-def test_a_follower_started_at_the_end_is_caught_up_at_once_c1_13(
+def test_a_follower_started_at_the_end_of_a_topic_reports_caught_up_at_once_c1_13(
     here: Followed, count: int, after: object
 ) -> None:
     """The same holds for an empty topic, whose position is before the first record."""
@@ -294,7 +304,7 @@ def test_a_follower_started_at_the_end_is_caught_up_at_once_c1_13(
     assert here.diary.seqs == []
 
 
-def test_the_end_of_a_follower_is_reported_once_as_its_last_event_c1_14(here: Followed) -> None:
+def test_the_last_event_of_a_follower_is_a_single_report_of_its_end_c1_14(here: Followed) -> None:
     """The reason in this test is a stop by the user."""
     here.append(2)
     follower = here.live()
@@ -307,7 +317,7 @@ def test_the_end_of_a_follower_is_reported_once_as_its_last_event_c1_14(here: Fo
     assert follower.result() is True
 
 
-def test_a_handler_error_ends_the_follower_before_that_record_c1_14(
+def test_a_handler_error_ends_a_follower_and_its_position_stays_before_the_record_c1_14(
     here: Followed, tmp_path: Path
 ) -> None:
     """The future has that error. The position does not move, so the record comes again."""
@@ -327,7 +337,7 @@ def test_a_handler_error_ends_the_follower_before_that_record_c1_14(
     assert here.diary.seqs == [3, 4, 5]
 
 
-def test_the_position_of_a_follower_before_any_handled_record_is_its_start_c1_14(
+def test_the_position_of_a_follower_that_has_handled_no_record_is_its_start_position_c1_14(
     here: Followed,
 ) -> None:
     """The position is not the one that the first read has reached."""
@@ -342,7 +352,9 @@ def test_the_position_of_a_follower_before_any_handled_record_is_its_start_c1_14
         assert follower.position == here.diary.closed.position == Checkpoint(start)
 
 
-def test_an_unreachable_server_ends_the_follower_after_give_up_after_c1_14(here: Followed) -> None:
+def test_a_follower_ends_when_the_server_is_unreachable_longer_than_give_up_after_c1_14(
+    here: Followed,
+) -> None:
     """The follower ends when the server is unreachable for longer than `give_up_after`."""
     here.append(1)
     follower = here.live(give_up_after=0.3)
@@ -351,7 +363,7 @@ def test_an_unreachable_server_ends_the_follower_after_give_up_after_c1_14(here:
     assert here.diary.closed.reason is CloseReason.SERVER_GONE
 
 
-def test_deleting_the_topic_ends_the_follower_c1_14(here: Followed) -> None:
+def test_deleting_a_topic_ends_a_follower_of_the_topic_c1_14(here: Followed) -> None:
     """The follower ends when the topic is deleted while it is followed."""
     here.append(2)
     follower = here.live()
@@ -361,7 +373,9 @@ def test_deleting_the_topic_ends_the_follower_c1_14(here: Followed) -> None:
     assert here.diary.seqs == [1, 2]
 
 
-def test_a_buffer_overflow_does_not_end_the_follower_c1_14(here: Followed) -> None:
+def test_a_follower_reports_a_buffer_overflow_as_fell_behind_and_continues_c1_14(
+    here: Followed,
+) -> None:
     """The follower reports FellBehind with the cause, and continues."""
     held = Held(here)
     here.append(1)
@@ -374,7 +388,7 @@ def test_a_buffer_overflow_does_not_end_the_follower_c1_14(here: Followed) -> No
     assert not follower.done()
 
 
-def test_a_follower_reports_a_gap_before_the_records_after_it_c1_15(
+def test_a_follower_reports_a_gap_in_the_records_before_the_next_record_c1_15(
     here: Followed,
 ) -> None:
     """The topic's limits removed the records. The report has the exact range and the reason."""
@@ -387,7 +401,7 @@ def test_a_follower_reports_a_gap_before_the_records_after_it_c1_15(
     assert [record.seq for record in records if isinstance(record, Record)] == list(range(16, 26))
 
 
-def test_a_follower_without_an_event_callback_logs_a_gap(
+def test_a_follower_without_an_event_callback_writes_gaps_to_the_log(
     here: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A topic keeps nothing before its first reader, so records published earlier are lost."""

@@ -17,7 +17,9 @@ from tests.contract.following import TOPIC, Followed, Held, followed, kept_in, u
 CURSOR = "projects/test-project/cursors/billing"
 
 
-def test_several_followers_share_a_checkpoint_file_c1_2(here: Followed, tmp_path: Path) -> None:
+def test_several_followers_can_store_their_positions_in_one_checkpoint_file_c1_2(
+    here: Followed, tmp_path: Path
+) -> None:
     """Each follower has its own name in the file."""
     path = tmp_path / "positions.db"
     here.append(5)
@@ -49,7 +51,7 @@ def test_one_checkpoint_object_serves_several_followers_c1_2(
     assert kept_in(tmp_path / "positions.db") == {TOPIC: 2, TOPIC + "-2": 1}
 
 
-def test_a_checkpoint_name_is_used_by_one_follower_at_a_time_c1_2(
+def test_a_second_follower_with_a_checkpoint_name_in_use_is_refused_c1_2(
     here: Followed, tmp_path: Path
 ) -> None:
     """A second follower is refused, in any process, until the first one has ended."""
@@ -64,7 +66,7 @@ def test_a_checkpoint_name_is_used_by_one_follower_at_a_time_c1_2(
     here.live(checkpoint=path)
 
 
-def test_a_follower_checkpoint_of_another_topic_is_refused_c1_2(
+def test_a_follower_refuses_a_checkpoint_of_another_topic_c1_2(
     here: Followed, tmp_path: Path
 ) -> None:
     """A file and the broker refuse the position of another topic."""
@@ -77,7 +79,7 @@ def test_a_follower_checkpoint_of_another_topic_is_refused_c1_2(
             assert isinstance(other.follow(checkpoint=store).exception(20), CheckpointError)
 
 
-def test_an_unusable_checkpoint_file_ends_the_follower_at_the_start_c1_2(
+def test_a_follower_with_an_unusable_checkpoint_file_ends_before_its_first_read_c1_2(
     here: Followed, tmp_path: Path
 ) -> None:
     """The follower ends before it begins.
@@ -91,7 +93,7 @@ def test_an_unusable_checkpoint_file_ends_the_follower_at_the_start_c1_2(
         assert here.diary.seqs == []
 
 
-def test_the_checkpoint_lock_covers_all_links_to_the_file_c1_2(
+def test_the_lock_of_a_checkpoint_file_applies_to_all_links_to_the_file_c1_2(
     here: Followed, tmp_path: Path
 ) -> None:
     """The lock belongs to the file, not to one of its names."""
@@ -102,7 +104,7 @@ def test_the_checkpoint_lock_covers_all_links_to_the_file_c1_2(
     assert "another follower uses the name" in str(second.exception(20))
 
 
-def test_a_checkpoint_lock_error_is_not_reported_as_another_follower_c1_2(
+def test_the_error_for_a_checkpoint_file_that_cannot_be_locked_has_the_reason_c1_2(
     here: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error message describes the problem with the file."""
@@ -141,7 +143,7 @@ class Fickle:
             raise self.errors.pop(0)
 
 
-def test_a_position_in_a_custom_checkpoint_store_overrides_after_c1_2(here: Followed) -> None:
+def test_a_stored_position_overrides_the_after_argument_of_a_follower_c1_2(here: Followed) -> None:
     """The stored position is used, and `after` is ignored."""
     here.append(5)
     store = Fickle(Checkpoint(3))
@@ -165,7 +167,9 @@ def test_transient_errors_of_a_checkpoint_store_are_retried_c1_2(here: Followed)
     assert here.diary.seqs == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_permanent_error_of_a_checkpoint_store_ends_the_follower_c1_2(here: Followed) -> None:
+def test_a_permanent_error_of_a_checkpoint_store_ends_the_follower_that_uses_the_store_c1_2(
+    here: Followed,
+) -> None:
     """If the follower continued, a crash would repeat all records since the failure."""
     store = Fickle()
     here.append(5)
@@ -179,7 +183,7 @@ def test_a_permanent_error_of_a_checkpoint_store_ends_the_follower_c1_2(here: Fo
     assert here.diary.seqs == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_follower_position_is_saved_after_an_idle_time_c1_12(here: Followed) -> None:
+def test_a_follower_saves_its_position_after_a_time_without_records_c1_12(here: Followed) -> None:
     """The position is saved after a time, without further records and before the save interval."""
     kept: list[int] = []
     here.append(1)
@@ -189,7 +193,7 @@ def test_a_follower_position_is_saved_after_an_idle_time_c1_12(here: Followed) -
     until(lambda: kept[-1:] == [2])
 
 
-def test_the_position_of_a_follower_started_at_the_end_is_saved_c1_1(
+def test_a_follower_started_at_the_end_of_a_topic_saves_its_start_position_c1_1(
     here: Followed, tmp_path: Path
 ) -> None:
     """A second start at the end does not skip records that were appended between the two."""
@@ -201,7 +205,7 @@ def test_the_position_of_a_follower_started_at_the_end_is_saved_c1_1(
 
 
 @pytest.mark.parametrize("cursor", [False, True])
-def test_a_follower_reports_a_recreated_topic_and_reads_it_from_its_beginning_c1_15(
+def test_a_follower_reads_a_recreated_topic_from_its_beginning_after_a_report_c1_15(
     here: Followed, tmp_path: Path, cursor: bool
 ) -> None:
     """The position includes the epoch of the topic. A cursor is deleted with its topic."""
@@ -218,7 +222,9 @@ def test_a_follower_reports_a_recreated_topic_and_reads_it_from_its_beginning_c1
     here.diary.wait_for(lambda: 5 in here.diary.seqs)
 
 
-def test_a_follower_reports_a_topic_recreated_while_followed_c1_15(here: Followed) -> None:
+def test_a_follower_reports_that_its_topic_was_recreated_while_it_followed_the_topic_c1_15(
+    here: Followed,
+) -> None:
     """The follower's stream ends, and the next read reports the new topic."""
     held = Held(here)
     here.append(2)
@@ -231,7 +237,9 @@ def test_a_follower_reports_a_topic_recreated_while_followed_c1_15(here: Followe
     assert [gap.reason for gap in here.diary.gaps] == [GapReason.RECREATED]
 
 
-def test_a_follower_position_survives_a_broker_restart_c1_1(tmp_path: Path) -> None:
+def test_a_follower_continues_at_its_saved_position_after_a_broker_restart_c1_1(
+    tmp_path: Path,
+) -> None:
     """With a data directory the topic has the same epoch, and no record is handled again."""
     with (
         Emulator(data_dir=tmp_path / "broker", durability="fsync") as emulator,

@@ -38,7 +38,7 @@ from tests.subscriber.program import end_of, start_program
 from tests.subscriber.scripted_server import Call, ScriptedServer
 
 
-def test_closing_the_client_ends_its_followers(here: Followed) -> None:
+def test_closing_a_client_ends_the_followers_of_that_client(here: Followed) -> None:
     """Closing the client waits for the handler."""
     held = Held(here)
     here.append(2)
@@ -53,7 +53,7 @@ def test_closing_the_client_ends_its_followers(here: Followed) -> None:
         here.follow()
 
 
-def test_a_handler_can_close_its_follower(here: Followed) -> None:
+def test_the_handler_of_a_follower_can_close_the_follower(here: Followed) -> None:
     """The handler completes its record and receives no other."""
     followers: list[Follower] = []
 
@@ -70,7 +70,7 @@ def test_a_handler_can_close_its_follower(here: Followed) -> None:
     assert followers[0].state is FollowState.CLOSED
 
 
-def test_no_thread_outlives_its_follower(here: Followed) -> None:
+def test_all_threads_of_a_follower_end_with_the_follower(here: Followed) -> None:
     """The handler's thread and the stream's thread end with the follower."""
     here.append(1)
     follower = here.live()
@@ -96,7 +96,9 @@ def test_a_follower_can_be_closed_while_its_topic_is_created() -> None:
         answer.set()
 
 
-def test_following_on_a_server_without_feeds_is_an_error_without_retries(foreign: str) -> None:
+def test_a_follower_of_a_server_without_feeds_ends_with_an_error_without_retries(
+    foreign: str,
+) -> None:
     """Google's service is an example. The call is not retried."""
     with SubscriberClient(endpoint=foreign) as client:
         for checkpoint in (None, ServerCursor("projects/p/cursors/c")):
@@ -132,7 +134,9 @@ def test_a_follower_uses_no_cpu_while_it_waits_for_its_first_answer() -> None:
     assert follow.future.result(TIMEOUT) is True
 
 
-def test_a_failing_event_callback_does_not_end_the_follower(here: Followed) -> None:
+def test_an_exception_of_an_event_callback_is_logged_and_does_not_end_the_follower(
+    here: Followed,
+) -> None:
     """The failure of the callback is logged."""
 
     def tell(event: object) -> None:
@@ -165,7 +169,9 @@ def test_a_failing_event_callback_does_not_end_the_follower(here: Followed) -> N
         {"give_up_after": 0},
     ],
 )
-def test_invalid_follow_arguments_raise_at_once(here: Followed, wrong: dict[str, Any]) -> None:
+def test_invalid_arguments_of_the_follow_call_raise_before_the_follower_starts(
+    here: Followed, wrong: dict[str, Any]
+) -> None:
     """The error names the argument, and the follower does not start."""
     arguments: dict[str, Any] = {"topic": TOPIC, "handler": print, **wrong}
     name = next(iter(wrong)).removeprefix("after") or "the start position"
@@ -214,7 +220,9 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), seen)
 """
 
 
-def test_a_forked_child_cannot_use_the_follower(here: Followed, tmp_path: Path) -> None:
+def test_calls_of_the_parents_follower_in_a_forked_child_raise_an_error(
+    here: Followed, tmp_path: Path
+) -> None:
     """The child's calls raise ForkedProcess, and the parent's follower continues.
 
     The child does not hold the lock of the follower's name.
@@ -226,7 +234,7 @@ def test_a_forked_child_cannot_use_the_follower(here: Followed, tmp_path: Path) 
     assert (running.returncode, printed) == (0, "4 [1, 2, 3]\n"), errors
 
 
-def test_any_exception_of_a_handler_ends_the_follower(here: Followed) -> None:
+def test_any_exception_of_a_followers_handler_ends_the_follower(here: Followed) -> None:
     """Exceptions that do not derive from Exception end it, too. The future is always done."""
 
     def handle(record: Record) -> None:
@@ -238,7 +246,7 @@ def test_any_exception_of_a_handler_ends_the_follower(here: Followed) -> None:
     assert here.diary.closed.reason is CloseReason.HANDLER_ERROR
 
 
-def test_the_exit_of_the_interpreter_saves_the_follower_position(
+def test_a_follower_saves_its_position_at_the_exit_of_the_interpreter(
     here: Followed, tmp_path: Path
 ) -> None:
     """The interpreter's exit ends the follower in an orderly way and quickly."""
@@ -260,7 +268,9 @@ caught_up.wait()
     assert kept_in(tmp_path / "positions.db")[TOPIC] == 3
 
 
-def test_a_follower_replaces_a_silent_stream_c1_11(here: Followed) -> None:
+def test_a_follower_opens_a_new_stream_if_a_stream_sends_no_heartbeats_c1_11(
+    here: Followed,
+) -> None:
     """Without heartbeats the follower reports FellBehind and opens another stream."""
     here.append(1)
     rules = FollowRules(silence_limit=0.2)
@@ -311,7 +321,9 @@ def test_an_unreachable_server_ends_a_follower_before_its_first_answer_c1_14(
     assert [type(event).__name__ for event in here.diary.events] == ["Closed"]
 
 
-def test_a_follower_may_start_at_a_position_of_a_filtered_read(here: Followed) -> None:
+def test_a_follower_may_start_at_the_position_returned_by_a_feed_read_with_a_filter(
+    here: Followed,
+) -> None:
     """A read returns such a position. The follower continues after that read."""
     here.append(1, tag="a")
     here.append(1, tag="b")
@@ -321,7 +333,9 @@ def test_a_follower_may_start_at_a_position_of_a_filtered_read(here: Followed) -
 
 
 @pytest.mark.parametrize("what", ["follower", "client", "client, on a thread"])
-async def test_a_coroutine_handler_can_close_its_follower(here: Followed, what: str) -> None:
+async def test_the_coroutine_handler_of_a_follower_can_close_the_follower(
+    here: Followed, what: str
+) -> None:
     """The close does not wait for the coroutine, which would be a deadlock.
 
     The coroutine completes its record and receives no other.
@@ -353,7 +367,9 @@ async def save_later(value: object) -> None:
     """Do nothing."""
 
 
-def test_a_coroutine_returned_by_a_plain_handler_ends_the_follower(here: Followed) -> None:
+def test_a_follower_ends_with_an_error_if_its_plain_handler_returns_a_coroutine(
+    here: Followed,
+) -> None:
     """Nothing would run it, so the record, or its checkpoint, would be lost."""
     here.append(1)
     checkpoint: dict[str, Any] = {"checkpoint": lambda checkpoint: save_later(checkpoint)}

@@ -103,7 +103,7 @@ def number(start: Start, kept: Kept) -> int:
 @pytest.mark.parametrize("happening", HAPPENINGS)
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_follower_gets_exact_records_and_gaps_from_any_start_c1_13(
+def test_a_follower_receives_exactly_the_records_and_gaps_after_any_start_position_c1_13(
     here: Followed, kind: Kind, start: Start, happening: Happening
 ) -> None:
     """The follower receives the exact numbers and gaps, and one CaughtUp until it falls behind."""
@@ -149,7 +149,9 @@ def check_gaps(here: Followed, kept: Kept, after: int, was_recreated: bool) -> N
         assert kinds.index(Gap) < kinds.index(Record)
 
 
-def test_following_a_missing_topic_is_an_error_c1_14(here: Followed) -> None:
+def test_a_follower_of_a_missing_topic_ends_with_an_error_and_creates_no_topic_c1_14(
+    here: Followed,
+) -> None:
     """The error comes at once, and the topic is not created."""
     follower = here.follow()
     assert isinstance(follower.exception(20), NotFound)
@@ -158,7 +160,7 @@ def test_following_a_missing_topic_is_an_error_c1_14(here: Followed) -> None:
         here.client.feeds.get(here.topic)
 
 
-def test_following_with_create_makes_a_missing_topic_c1_13(here: Followed) -> None:
+def test_a_follower_with_the_create_option_creates_a_missing_topic_c1_13(here: Followed) -> None:
     """An existing topic is unchanged."""
     here.live(create=True)
     here.append(2)
@@ -167,7 +169,9 @@ def test_following_with_create_makes_a_missing_topic_c1_13(here: Followed) -> No
     assert here.diary.seqs == [1, 2]
 
 
-def test_a_follower_receives_records_of_google_publishers_c1_1(here: Followed) -> None:
+def test_a_follower_receives_messages_published_to_its_topic_by_google_clients_c1_1(
+    here: Followed,
+) -> None:
     """A feed is a topic to which Google clients publish."""
     here.client.feeds.put(here.topic)
     here.live()
@@ -181,7 +185,7 @@ def test_a_follower_receives_records_of_google_publishers_c1_1(here: Followed) -
 
 
 @pytest.mark.parametrize("mine", ["filter", "exclude_node"])
-def test_records_excluded_by_a_filter_move_the_follower_position_c1_12(
+def test_records_excluded_by_a_followers_filter_advance_the_position_of_the_follower_c1_12(
     here: Followed, mine: str
 ) -> None:
     """The records are not examined again. This holds for stored records and for pushed ones."""

@@ -14,7 +14,7 @@ from tests.contract.pull_world import world as world
     ("name", "error"),
     [(SUBSCRIPTION + "-missing", NotFound), ("billing", InvalidArgument)],
 )
-def test_a_refused_fetch_raises_the_error_of_the_server_c3_11(
+def test_a_fetch_that_the_server_refuses_raises_the_servers_error_c3_11(
     world: PullWorld, name: str, error: type[Exception]
 ) -> None:
     """The error is raised. It never appears as a message."""
@@ -29,7 +29,7 @@ def test_a_waiting_fetch_raises_unavailable_when_the_server_stops_c3_11(world: P
     assert isinstance(waiting.exception(TIMEOUT), Unavailable)
 
 
-def test_messages_that_a_fetch_received_before_an_error_are_returned_c3_11(
+def test_a_failed_fetch_nacks_the_messages_that_it_received_before_the_error_c3_11(
     world: PullWorld,
 ) -> None:
     """The fetch had one message and waited for two more. The next fetch receives it."""
@@ -40,7 +40,9 @@ def test_messages_that_a_fetch_received_before_an_error_are_returned_c3_11(
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
-def test_a_pull_timeout_reports_whether_the_server_answered_c3_16(world: PullWorld) -> None:
+def test_the_timeout_error_of_a_fetch_says_whether_the_server_has_answered_c3_16(
+    world: PullWorld,
+) -> None:
     """An answer that there are no messages differs from no answer."""
     with pytest.raises(PullTimeout, match=r"no message arrived from .* within 0\.2 s") as raised:
         world.client.fetch(SUBSCRIPTION, timeout=0.2)
@@ -58,7 +60,7 @@ def test_a_pull_timeout_reports_whether_the_server_answered_c3_16(world: PullWor
         world.client.fetch(SUBSCRIPTION, timeout=0.2, no_wait=True)
 
 
-def test_closing_the_client_ends_a_waiting_fetch_that_takes_no_message_c3_17(
+def test_a_waiting_fetch_ended_by_closing_the_client_takes_no_later_message_c3_17(
     world: PullWorld,
 ) -> None:
     """Other clients receive them."""
@@ -76,7 +78,9 @@ def test_closing_the_client_ends_a_waiting_fetch_that_takes_no_message_c3_17(
     assert texts(world.client.fetch(SUBSCRIPTION)) == ["a"]
 
 
-def test_closing_the_client_returns_messages_of_waiting_fetches_c3_17(world: PullWorld) -> None:
+def test_closing_a_client_nacks_the_messages_that_its_waiting_fetches_have_received_c3_17(
+    world: PullWorld,
+) -> None:
     """The fetch has one message and waits for two.
 
     Others receive the message before its lease would end.
@@ -90,7 +94,7 @@ def test_closing_the_client_returns_messages_of_waiting_fetches_c3_17(world: Pul
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
-def test_an_unresponsive_server_does_not_delay_closing_a_fetching_client_c3_17(
+def test_an_unresponsive_server_does_not_delay_closing_a_client_with_waiting_fetches_c3_17(
     world: PullWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client cannot ask these fetches for their messages. They end with the connection."""
@@ -104,7 +108,7 @@ def test_an_unresponsive_server_does_not_delay_closing_a_fetching_client_c3_17(
     assert all(isinstance(each.exception(TIMEOUT), SubscriberClosed) for each in waiting)
 
 
-def test_messages_returned_by_closing_are_not_fetched_by_the_same_client_c3_17(
+def test_a_waiting_fetch_does_not_receive_messages_nacked_by_closing_its_client_c3_17(
     world: PullWorld,
 ) -> None:
     """One thread works on a message, and another waits for the next one."""
@@ -118,7 +122,7 @@ def test_messages_returned_by_closing_are_not_fetched_by_the_same_client_c3_17(
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
-def test_deleting_the_subscription_ends_waiting_fetches_with_not_found_c3_17(
+def test_deleting_a_subscription_ends_waiting_fetches_with_not_found_c3_17(
     world: PullWorld,
 ) -> None:
     """The fetches end at once, with NOT_FOUND."""

@@ -72,7 +72,7 @@ def test_large_messages_fetched_in_several_responses_are_returned_in_one_list_c3
     assert len(world.client.fetch(SUBSCRIPTION, 10**12)) == 3
 
 
-def test_no_wait_overrides_the_timeout_of_a_fetch_c3_2(world: PullWorld) -> None:
+def test_the_no_wait_argument_overrides_the_timeout_of_a_fetch_c3_2(world: PullWorld) -> None:
     """The answer comes at once, also with a long timeout."""
     assert seconds_of(lambda: world.client.fetch(SUBSCRIPTION, timeout=30, no_wait=True)) < 5
     assert world.client.fetch(SUBSCRIPTION, timeout=None, no_wait=True, min_messages=1) == []
@@ -91,14 +91,14 @@ def test_a_fetch_with_no_wait_returns_available_messages_or_an_empty_list_c3_3(
     assert (texts(some), some.reason) == (["a", "b"], "drained")
 
 
-def test_a_lingering_pull_ends_when_messages_arrive_c3_4(world: PullWorld) -> None:
+def test_a_pull_that_waits_for_messages_ends_when_messages_arrive_c3_4(world: PullWorld) -> None:
     """Messages that are published later end the wait."""
     waiting = world.start_fetch()
     world.publish("a")
     assert waiting.result(TIMEOUT).reason == "filled"
 
 
-def test_a_lingering_pull_ends_before_its_deadline_c3_4(world: PullWorld) -> None:
+def test_a_pull_that_waits_for_messages_ends_before_its_deadline_c3_4(world: PullWorld) -> None:
     """The pull ends after its time less the margin. Then no call waits on the broker."""
     began = SYSTEM_CLOCK.monotonic()
     with pytest.raises(PullTimeout):
@@ -107,7 +107,9 @@ def test_a_lingering_pull_ends_before_its_deadline_c3_4(world: PullWorld) -> Non
     assert world.waiting == 0
 
 
-def test_a_lingering_pull_ends_when_its_caller_disconnects_c3_4(world: PullWorld) -> None:
+def test_a_pull_that_waits_for_messages_ends_when_its_caller_disconnects_c3_4(
+    world: PullWorld,
+) -> None:
     """The end of the connection is sufficient."""
     channel = grpc.insecure_channel(world.emulator.endpoint)
     waiting = world.start(SubscriberClient(channel=channel).fetch, SUBSCRIPTION, timeout=None)
@@ -117,7 +119,7 @@ def test_a_lingering_pull_ends_when_its_caller_disconnects_c3_4(world: PullWorld
     assert isinstance(waiting.exception(TIMEOUT), Cancelled)
 
 
-def test_a_fetch_first_requests_the_available_messages_c3_8(
+def test_the_first_request_of_a_fetch_returns_the_available_messages_without_waiting_c3_8(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """If the available messages are enough, there is no second request."""
@@ -126,7 +128,7 @@ def test_a_fetch_first_requests_the_available_messages_c3_8(
     assert pulls(recorder) == [(True, 5)]
 
 
-def test_the_second_request_of_a_fetch_lingers_for_the_remaining_time_c3_8(
+def test_the_second_request_of_a_fetch_waits_for_messages_for_the_remaining_time_c3_8(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The deadline is the remaining time.
@@ -176,7 +178,9 @@ def test_fetching_one_message_takes_one_or_two_requests_c3_12(
     assert pulls(recorder)[1:] == [(True, 1), (False, 1)]
 
 
-def test_concurrent_fetches_of_one_client_get_their_own_messages_c3_12(world: PullWorld) -> None:
+def test_concurrent_fetches_receive_only_messages_of_their_own_subscription_c3_12(
+    world: PullWorld,
+) -> None:
     """Each subscription has its own messages."""
     even = world.create(SUBSCRIPTION + "-even", filter='attributes.kind = "even"')
     odd = world.create(SUBSCRIPTION + "-odd", filter='attributes.kind = "odd"')
@@ -189,7 +193,7 @@ def test_concurrent_fetches_of_one_client_get_their_own_messages_c3_12(world: Pu
     assert texts(waiting[odd].result(TIMEOUT)) == [str(n) for n in range(1, 20, 2)]
 
 
-def test_a_fetched_message_equals_the_published_one_and_can_be_acked_c3_13(
+def test_a_fetched_message_has_the_published_content_and_can_be_acknowledged_c3_13(
     world: PullWorld,
 ) -> None:
     """The message does not show that it came by a fetch."""
@@ -224,7 +228,7 @@ def test_a_fetched_message_equals_the_published_one_and_can_be_acked_c3_13(
         ({"subscription": None}, TypeError, "subscription is None; it must be the full name"),
     ],
 )
-def test_an_invalid_fetch_argument_raises_and_sends_nothing_c3_14(
+def test_an_invalid_argument_of_a_fetch_raises_and_no_request_is_sent_c3_14(
     client: SubscriberClient,
     recorder: Recorder,
     arguments: dict[str, Any],
@@ -247,7 +251,7 @@ def test_a_fetch_without_a_timeout_waits_for_ever_c3_14(world: PullWorld) -> Non
         assert texts(waiting.result(TIMEOUT)) == ["a"]
 
 
-def test_the_time_of_the_first_fetch_request_is_deducted_from_the_second_c3_14(
+def test_the_second_request_of_a_fetch_waits_only_for_the_time_left_by_the_first_c3_14(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The time of the first request is deducted."""
@@ -260,7 +264,7 @@ def test_the_time_of_the_first_fetch_request_is_deducted_from_the_second_c3_14(
     assert second < first - 0.29
 
 
-def test_a_fetch_sends_no_second_request_within_the_margin_of_its_timeout_c3_14(
+def test_a_fetch_sends_no_second_request_if_only_the_margin_of_its_timeout_is_left_c3_14(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The margin is a tenth of a time below one second."""
@@ -275,7 +279,7 @@ def test_a_fetch_sends_no_second_request_within_the_margin_of_its_timeout_c3_14(
 # ---- waiting for several messages ----------------------------------------------------------------
 
 
-def test_a_fetch_waits_for_min_messages(world: PullWorld) -> None:
+def test_a_fetch_waits_until_the_number_min_messages_has_arrived(world: PullWorld) -> None:
     """Available messages count. The lingering requests ask for the rest."""
     world.publish("a")
     waiting = world.start_fetch(max_messages=4, min_messages=3)
@@ -287,14 +291,14 @@ def test_a_fetch_waits_for_min_messages(world: PullWorld) -> None:
     assert fetched.unsettled == fetched
 
 
-def test_a_fetch_returns_fewer_than_min_messages_at_its_timeout(world: PullWorld) -> None:
+def test_a_fetch_returns_fewer_messages_than_min_messages_at_its_timeout(world: PullWorld) -> None:
     """The result reports that there are fewer."""
     world.publish("a")
     fetched = world.client.fetch(SUBSCRIPTION, 4, timeout=0.2, min_messages=3)
     assert (texts(fetched), fetched.reason) == (["a"], "timed_out")
 
 
-def test_a_fetch_after_a_timed_out_one_gets_the_next_message(world: PullWorld) -> None:
+def test_a_fetch_after_a_timed_out_fetch_receives_the_next_message(world: PullWorld) -> None:
     """No request of the first fetch is left to take the message (nats.py #933)."""
     with pytest.raises(PullTimeout):
         world.client.fetch(SUBSCRIPTION, 5, timeout=0.2)

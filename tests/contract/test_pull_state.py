@@ -31,7 +31,9 @@ def now(world: PullWorld, name: str = SUBSCRIPTION) -> dict[str, object]:
     return numbers(world.client.subscription_state(name))
 
 
-def test_the_subscription_state_has_the_settings_of_the_subscription_c3_7(world: PullWorld) -> None:
+def test_the_subscription_state_contains_the_settings_of_the_subscription_c3_7(
+    world: PullWorld,
+) -> None:
     """The subscription keeps its settings from creation, with the defaults of the service."""
     state = world.client.subscription_state(SUBSCRIPTION)
     assert (state.subscription, state.max_waiting, state.num_waiting) == (SUBSCRIPTION, 512, 0)
@@ -42,7 +44,7 @@ def test_the_subscription_state_has_the_settings_of_the_subscription_c3_7(world:
     assert (state.ack_wait.seconds, state.max_deliver) == (33, 7)
 
 
-def test_the_subscription_state_is_exact_at_each_step_of_ten_messages_c3_7(
+def test_the_numbers_of_the_subscription_state_are_exact_at_each_step_of_ten_messages_c3_7(
     world: PullWorld,
 ) -> None:
     """Five messages are fetched and acknowledged.
@@ -87,7 +89,9 @@ def step(
     }
 
 
-def test_acked_messages_behind_an_unacked_one_are_not_pending_c3_7(world: PullWorld) -> None:
+def test_acked_messages_behind_an_unacked_message_are_not_pending_in_the_state_c3_7(
+    world: PullWorld,
+) -> None:
     """A message that is acknowledged after an unacknowledged one is neither leased nor pending."""
     name = world.create(SUBSCRIPTION + "-in-order", enable_message_ordering=True)
     world.publish("a", "b", "c", key="k")
@@ -99,7 +103,9 @@ def test_acked_messages_behind_an_unacked_one_are_not_pending_c3_7(world: PullWo
     assert now(world, name) == step(pending=1, delivered=(2, 2), floor=(2, 2))
 
 
-def test_messages_excluded_by_a_filter_move_the_ack_floor_c3_7(world: PullWorld) -> None:
+def test_messages_excluded_by_a_filter_advance_the_ack_floor_of_the_subscription_state_c3_7(
+    world: PullWorld,
+) -> None:
     """The floor moves past it."""
     name = world.create(SUBSCRIPTION + "-good", filter='attributes.kind = "good"')
     world.publish("a", kind="bad")
@@ -110,7 +116,7 @@ def test_messages_excluded_by_a_filter_move_the_ack_floor_c3_7(world: PullWorld)
     assert now(world, name) == step(delivered=(1, 2), floor=(1, 3))
 
 
-def test_the_subscription_state_counts_open_streams_apart_from_waiting_pulls_c3_7(
+def test_the_subscription_state_counts_open_streams_and_waiting_pulls_separately_c3_7(
     world: PullWorld,
 ) -> None:
     """A pull never counts as a stream, whether it waits or has received messages."""
@@ -127,7 +133,9 @@ def test_the_subscription_state_counts_open_streams_apart_from_waiting_pulls_c3_
     assert (state.num_streams, state.num_waiting) == (0, 0)
 
 
-def test_the_state_of_a_missing_subscription_is_not_found_c3_7(world: PullWorld) -> None:
+def test_requesting_the_state_of_a_missing_subscription_raises_not_found_c3_7(
+    world: PullWorld,
+) -> None:
     """The limit of a missing subscription cannot be set either."""
     with pytest.raises(NotFound):
         world.client.subscription_state(SUBSCRIPTION + "-missing")
@@ -135,7 +143,7 @@ def test_the_state_of_a_missing_subscription_is_not_found_c3_7(world: PullWorld)
         world.client.set_max_waiting(SUBSCRIPTION + "-missing", 5)
 
 
-def test_subscription_state_on_a_server_without_the_service_is_an_error() -> None:
+def test_requesting_the_subscription_state_from_a_server_without_it_raises_an_error() -> None:
     """The server refuses the call with its own error."""
 
     def answer(call: object) -> None:
@@ -150,7 +158,9 @@ def test_subscription_state_on_a_server_without_the_service_is_an_error() -> Non
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(7, 7), (512, 512)])
-def test_max_waiting_is_kept_across_a_restart_c3_5(tmp_path: Path, limit: int, kept: int) -> None:
+def test_the_max_waiting_limit_of_a_subscription_is_kept_across_a_broker_restart_c3_5(
+    tmp_path: Path, limit: int, kept: int
+) -> None:
     """The data directory stores it.
 
     A subscription created again with the same name begins with 512.

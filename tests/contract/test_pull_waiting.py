@@ -43,7 +43,9 @@ except KeyboardInterrupt:
 # ---- the limit of waiting calls ------------------------------------------------------------------
 
 
-def test_max_waiting_limits_waiting_pulls_and_can_be_set_c3_5(world: PullWorld) -> None:
+def test_the_max_waiting_setting_of_a_subscription_limits_its_waiting_pulls_c3_5(
+    world: PullWorld,
+) -> None:
     """The default is 512. `num_waiting` is the present number."""
     assert world.client.subscription_state(SUBSCRIPTION).max_waiting == 512
     assert world.client.set_max_waiting(SUBSCRIPTION, 2).max_waiting == 2
@@ -54,7 +56,9 @@ def test_max_waiting_limits_waiting_pulls_and_can_be_set_c3_5(world: PullWorld) 
     assert world.client.subscription_state(SUBSCRIPTION).num_waiting == 0
 
 
-def test_an_ended_pull_leaves_num_waiting_at_once_c3_5(world: PullWorld) -> None:
+def test_a_pull_that_ends_is_at_once_no_longer_counted_in_num_waiting_c3_5(
+    world: PullWorld,
+) -> None:
     """A fetch leaves by timeout or by cancellation.
 
     With a limit of two, two more may wait after that.
@@ -83,14 +87,16 @@ def expect_timeout(world: PullWorld, timeout: float) -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, 100_001])
-def test_a_max_waiting_out_of_range_is_refused_c3_5(world: PullWorld, number: int) -> None:
+def test_a_value_of_max_waiting_out_of_range_is_refused_c3_5(world: PullWorld, number: int) -> None:
     """The limit does not change."""
     with pytest.raises(InvalidArgument, match=f"max_waiting: {number} is not between 1 and 100000"):
         world.client.set_max_waiting(SUBSCRIPTION, number)
     assert world.client.subscription_state(SUBSCRIPTION).max_waiting == 512
 
 
-def test_a_pull_beyond_max_waiting_is_refused_at_once_c3_6(world: PullWorld) -> None:
+def test_a_pull_above_the_max_waiting_limit_of_a_subscription_is_refused_at_once_c3_6(
+    world: PullWorld,
+) -> None:
     """The error names the limit. The waiting fetches continue to wait."""
     world.client.set_max_waiting(SUBSCRIPTION, 2)
     waiting = [world.start_fetch(), world.start_fetch()]
@@ -103,7 +109,9 @@ def test_a_pull_beyond_max_waiting_is_refused_at_once_c3_6(world: PullWorld) -> 
     assert not wait(waiting, TIMEOUT).not_done
 
 
-def test_two_of_five_pulls_are_refused_with_a_limit_of_three_c3_6(world: PullWorld) -> None:
+def test_two_of_five_waiting_pulls_are_refused_with_a_max_waiting_limit_of_three_c3_6(
+    world: PullWorld,
+) -> None:
     """The three waiting pulls time out, and after that a sixth may wait."""
     world.client.set_max_waiting(SUBSCRIPTION, 3)
     calls = [world.start(world.client.fetch, SUBSCRIPTION, 1, 0.5) for _ in range(5)]
@@ -118,7 +126,9 @@ def test_two_of_five_pulls_are_refused_with_a_limit_of_three_c3_6(world: PullWor
 # ---- the order of waiting calls ------------------------------------------------------------------
 
 
-def test_a_timed_out_fetch_takes_no_later_message_c3_10(world: PullWorld) -> None:
+def test_a_message_published_after_the_timeout_of_a_fetch_is_not_leased_to_the_fetch_c3_10(
+    world: PullWorld,
+) -> None:
     """No delivery attempt is counted for it. The next fetch is the first delivery."""
     name = counted(world)
     for _ in range(5):
@@ -130,7 +140,9 @@ def test_a_timed_out_fetch_takes_no_later_message_c3_10(world: PullWorld) -> Non
     assert world.client.subscription_state(name).delivered.consumer_seq == 1
 
 
-def test_a_disconnected_fetch_takes_no_later_message_c3_10(world: PullWorld) -> None:
+def test_a_message_published_after_a_fetch_disconnected_is_not_leased_to_the_fetch_c3_10(
+    world: PullWorld,
+) -> None:
     """The message is not leased to the dead client, so it is available at once."""
     name = counted(world)
     with Relay(world.emulator.port) as relay:
@@ -158,7 +170,7 @@ def wait_for(world: PullWorld, name: str, count: int) -> None:
         pass
 
 
-def test_ctrl_c_ends_a_fetch_at_once_and_withdraws_its_pull_c3_10(world: PullWorld) -> None:
+def test_ctrl_c_ends_a_waiting_fetch_and_its_pull_at_the_server_c3_10(world: PullWorld) -> None:
     """The program does not close its client."""
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT, world.emulator.endpoint, SUBSCRIPTION],
@@ -180,7 +192,9 @@ def test_ctrl_c_ends_a_fetch_at_once_and_withdraws_its_pull_c3_10(world: PullWor
             program.kill()
 
 
-def test_the_longest_waiting_fetch_is_served_first_c3_15(world: PullWorld) -> None:
+def test_the_fetch_that_has_waited_longest_receives_the_next_message_c3_15(
+    world: PullWorld,
+) -> None:
     """Messages that come one by one go to the fetches in the order of their arrival."""
     waiting = [world.start_fetch() for _ in range(4)]
     for fetch, text in zip(waiting, "abcd", strict=True):
@@ -188,7 +202,9 @@ def test_the_longest_waiting_fetch_is_served_first_c3_15(world: PullWorld) -> No
         assert texts(fetch.result(TIMEOUT)) == [text]
 
 
-def test_an_immediate_fetch_does_not_overtake_a_waiting_one_c3_15(world: PullWorld) -> None:
+def test_an_immediate_fetch_does_not_receive_a_message_before_a_waiting_fetch_c3_15(
+    world: PullWorld,
+) -> None:
     """The immediate fetch comes between the publish and the wake-up of the waiting one."""
     waiting = world.start_fetch()
 

@@ -24,7 +24,7 @@ def face(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Face]:
         face.close()
 
 
-def test_routers_of_a_full_broker_wait_and_lose_nothing_c2_4_c2_11(
+def test_the_routers_of_a_full_broker_wait_for_room_and_lose_no_record_c2_4_c2_11(
     face: Face, clock: ManualClock
 ) -> None:
     """A write above the ceiling is refused. A forward waits, and continues when there is room."""

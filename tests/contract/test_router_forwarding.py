@@ -19,7 +19,7 @@ def data_in(face: Face, topic: str, **params: Any) -> list[Any]:
     return [record["data"] for record in face.read(topic, **params)["records"]]
 
 
-def test_put_router_reports_creation_and_defaults_c2_9(face: Face) -> None:
+def test_putting_a_router_reports_its_creation_and_its_default_settings_c2_9(face: Face) -> None:
     """Only records appended after its creation are copied."""
     face.append("feed", texts("before"))
     made = route(face, "feed", "web")
@@ -38,7 +38,9 @@ def test_put_router_reports_creation_and_defaults_c2_9(face: Face) -> None:
     assert data_in(face, "web") == ["one", "two", "three"]
 
 
-def test_a_router_copies_records_of_google_publishers_c2_9(face: Face, emulator: Emulator) -> None:
+def test_a_router_copies_messages_published_by_google_clients_c2_9(
+    face: Face, emulator: Emulator
+) -> None:
     """A publish counts as an append."""
     face.put_topic("feed")
     route(face, "feed", "web")
@@ -46,7 +48,9 @@ def test_a_router_copies_records_of_google_publishers_c2_9(face: Face, emulator:
     assert data_in(face, "web") == ["hello"]
 
 
-def test_the_first_routed_copy_creates_a_missing_destination_c2_10(face: Face) -> None:
+def test_the_first_record_copied_by_a_router_creates_a_missing_destination_topic_c2_10(
+    face: Face,
+) -> None:
     """The destination has the default settings of a topic, and does not exist before."""
     face.put_topic("feed")
     route(face, "feed", "web")
@@ -57,7 +61,9 @@ def test_the_first_routed_copy_creates_a_missing_destination_c2_10(face: Face) -
     assert (made["count"], made["config"]["ttl_ms"]) == (1, 0)
 
 
-def test_a_router_without_create_dest_needs_its_destination_c2_10(face: Face) -> None:
+def test_a_router_without_create_dest_is_refused_if_its_destination_topic_is_missing_c2_10(
+    face: Face,
+) -> None:
     """Without the destination the router is refused."""
     face.put_topic("feed")
     with refused(404, "not_found"):
@@ -66,7 +72,7 @@ def test_a_router_without_create_dest_needs_its_destination_c2_10(face: Face) ->
     assert route(face, "feed", "web", create_dest=False)["created"]
 
 
-def test_a_router_does_not_create_a_missing_source_c2_10(face: Face) -> None:
+def test_a_router_with_a_missing_source_topic_is_refused_c2_10(face: Face) -> None:
     """A source that does not exist is probably a misspelled name."""
     with refused(404):
         route(face, "feed", "web")
@@ -74,7 +80,7 @@ def test_a_router_does_not_create_a_missing_source_c2_10(face: Face) -> None:
         face.get_topic("feed")
 
 
-def test_routed_copies_keep_the_order_of_the_source_c2_10(face: Face) -> None:
+def test_records_copied_by_a_router_keep_the_order_of_the_source_c2_10(face: Face) -> None:
     """The order holds over many appends, for each of several destinations."""
     face.put_topic("feed")
     for dest in ("web", "mobile", "mail"):
@@ -85,7 +91,7 @@ def test_routed_copies_keep_the_order_of_the_source_c2_10(face: Face) -> None:
         assert data_in(face, dest) == list(range(60))
 
 
-def test_an_identical_put_router_changes_nothing_c2_10(face: Face) -> None:
+def test_putting_an_identical_router_again_does_not_change_its_position_c2_10(face: Face) -> None:
     """The router continues at its position. Changed settings apply from then on."""
     face.put_topic("feed")
     made = route(face, "feed", "web")
@@ -99,7 +105,7 @@ def test_an_identical_put_router_changes_nothing_c2_10(face: Face) -> None:
     assert (told["forwarded_total"], told["position"]) == (2, 3)
 
 
-def test_a_deleted_router_stops_copying_c2_10(face: Face) -> None:
+def test_a_deleted_router_copies_no_further_records_c2_10(face: Face) -> None:
     """Existing copies stay. A second delete succeeds."""
     face.put_topic("feed")
     route(face, "feed", "web")
@@ -113,7 +119,9 @@ def test_a_deleted_router_stops_copying_c2_10(face: Face) -> None:
 
 
 @pytest.mark.parametrize("deleted", ["feed", "web"])
-def test_deleting_a_topic_deletes_its_routers_c2_10(face: Face, deleted: str) -> None:
+def test_deleting_a_topic_deletes_the_routers_from_and_to_that_topic_c2_10(
+    face: Face, deleted: str
+) -> None:
     """Routers from the topic and to it are deleted. A topic created again has no routers."""
     face.put_topic("feed")
     face.put_topic("web")
@@ -127,7 +135,7 @@ def test_deleting_a_topic_deletes_its_routers_c2_10(face: Face, deleted: str) ->
     assert not data_in(face, "web")
 
 
-def test_routers_are_listed_by_source_or_destination_c2_10(face: Face) -> None:
+def test_the_list_of_routers_can_be_filtered_by_source_or_destination_c2_10(face: Face) -> None:
     """Without a filter all routers of the project are listed."""
     for topic in ("feed", "mobile"):
         face.put_topic(topic)
@@ -139,7 +147,7 @@ def test_routers_are_listed_by_source_or_destination_c2_10(face: Face) -> None:
     assert [r["source"] for r in face.list_routers(dest="mail")] == ["mobile"]
 
 
-def test_a_router_into_a_full_destination_with_discard_old_evicts_its_oldest_c2_11(
+def test_a_router_evicts_the_oldest_records_of_a_full_destination_with_discard_old_c2_11(
     face: Face,
 ) -> None:
     """The forward succeeds.
@@ -163,7 +171,7 @@ def test_a_router_into_a_full_destination_with_discard_old_evicts_its_oldest_c2_
     assert data_in(face, "mobile") == [1, 2, 3, 4, 5]
 
 
-def test_a_router_waits_for_a_full_destination_with_discard_reject_c2_11(
+def test_a_router_waits_while_its_destination_with_discard_reject_is_full_c2_11(
     face: Face, clock: ManualClock
 ) -> None:
     """No record is dropped. The source still accepts records, and other routers continue."""
@@ -182,7 +190,7 @@ def test_a_router_waits_for_a_full_destination_with_discard_reject_c2_11(
     assert data_in(face, "web") == [2, 3, 4, 5]
 
 
-def test_a_waiting_router_continues_after_records_expire_c2_11(
+def test_a_router_that_waits_for_room_continues_when_destination_records_expire_c2_11(
     face: Face, clock: ManualClock
 ) -> None:
     """A destination that refuses records has room again when old ones expire."""
@@ -197,7 +205,7 @@ def test_a_waiting_router_continues_after_records_expire_c2_11(
     assert seen == [1, 2, 3]
 
 
-def test_routed_copies_have_their_own_numbers_and_times_c2_11(
+def test_records_copied_by_a_router_have_new_sequence_numbers_and_times_c2_11(
     face: Face, clock: ManualClock
 ) -> None:
     """The time to live starts at the forward."""
@@ -217,7 +225,7 @@ def test_routed_copies_have_their_own_numbers_and_times_c2_11(
     assert data_in(face, "web", from_seq=1) == ["second"]
 
 
-def test_a_router_copies_only_matching_records_c2_12(face: Face) -> None:
+def test_a_router_copies_only_records_that_match_the_routers_filter_c2_12(face: Face) -> None:
     """Routers have the filter language of subscriptions. It covers the design's Eq and Glob."""
     face.put_topic("feed")
     route(face, "feed", "web", filter=["tag", "Glob", "public:*"])
@@ -235,7 +243,7 @@ def test_a_router_copies_only_matching_records_c2_12(face: Face) -> None:
 
 
 @pytest.mark.parametrize("broken", [["tag", "Glob", "a*b"], ["tag", "Like", "x"], ["colour"]])
-def test_an_invalid_router_filter_is_refused_c2_12(face: Face, broken: Any) -> None:
+def test_a_router_with_an_invalid_filter_is_refused_c2_12(face: Face, broken: Any) -> None:
     """No router is created."""
     face.put_topic("feed")
     with refused(400):
@@ -243,7 +251,7 @@ def test_an_invalid_router_filter_is_refused_c2_12(face: Face, broken: Any) -> N
     assert not face.list_routers()
 
 
-def test_a_topic_cannot_be_routed_to_itself_c2_13(face: Face) -> None:
+def test_a_router_from_a_topic_to_the_same_topic_is_refused_c2_13(face: Face) -> None:
     """Such a router is refused even with allow_cycle."""
     face.put_topic("feed")
     for allow in (False, True):
@@ -251,7 +259,9 @@ def test_a_topic_cannot_be_routed_to_itself_c2_13(face: Face) -> None:
             route(face, "feed", "feed", allow_cycle=allow)
 
 
-def test_a_router_closing_a_cycle_is_refused_with_the_path_c2_13(face: Face) -> None:
+def test_a_router_that_would_close_a_cycle_is_refused_with_the_path_of_the_cycle_c2_13(
+    face: Face,
+) -> None:
     """No router is created or changed."""
     for topic in ("red", "green", "blue"):
         face.put_topic(topic)
@@ -264,7 +274,7 @@ def test_a_router_closing_a_cycle_is_refused_with_the_path_c2_13(face: Face) -> 
     assert len(face.list_routers()) == 2
 
 
-def test_a_record_on_an_allowed_router_cycle_stops_after_eight_hops_c2_13(face: Face) -> None:
+def test_routers_in_an_allowed_cycle_copy_a_record_at_most_eight_times_c2_13(face: Face) -> None:
     """Each topic has one copy of the record, and the broker becomes idle."""
     for topic in ("red", "green"):
         face.put_topic(topic)
@@ -277,7 +287,7 @@ def test_a_record_on_an_allowed_router_cycle_stops_after_eight_hops_c2_13(face: 
     assert data_in(face, "green", from_seq=4) == ["again"] * 5
 
 
-def test_a_second_router_into_one_destination_is_refused_c2_13(face: Face) -> None:
+def test_a_second_router_to_the_same_destination_topic_is_refused_c2_13(face: Face) -> None:
     """A destination has the order of one source, and its gaps have one cause."""
     for topic in ("feed", "other"):
         face.put_topic(topic)
@@ -288,7 +298,7 @@ def test_a_second_router_into_one_destination_is_refused_c2_13(face: Face) -> No
     assert route(face, "other", "web")["created"]
 
 
-def test_records_lost_before_their_routing_are_reported_as_source_trim_c2_13_c2_20(
+def test_records_lost_before_a_router_copied_them_are_reported_as_source_trim_c2_13_c2_20(
     face: Face,
 ) -> None:
     """Readers of the destination get a gap with the number of lost records, at their position."""
@@ -311,7 +321,9 @@ def test_records_lost_before_their_routing_are_reported_as_source_trim_c2_13_c2_
     watch.close()
 
 
-def test_records_deleted_in_a_router_source_are_no_gap_c2_13(face: Face) -> None:
+def test_records_deleted_in_the_source_of_a_router_are_no_gap_in_the_destination_c2_13(
+    face: Face,
+) -> None:
     """Records that the filter would have excluded are no gap either."""
     face.put_topic("feed")
     face.put_topic("web", cap_records=1, discard="reject")
@@ -324,7 +336,9 @@ def test_records_deleted_in_a_router_source_are_no_gap_c2_13(face: Face) -> None
     assert answer["tombstone"] is None
 
 
-def test_a_node_does_not_get_its_own_records_through_a_router_c2_14(face: Face) -> None:
+def test_a_reader_that_excludes_its_node_gets_none_of_its_own_records_through_routers_c2_14(
+    face: Face,
+) -> None:
     """Two masters have a topic each, with routers in both directions.
 
     There is no echo, and the cursor moves on.
@@ -341,7 +355,9 @@ def test_a_node_does_not_get_its_own_records_through_a_router_c2_14(face: Face) 
         assert answer["next_from_seq"] == answer["head_seq"]
 
 
-def test_a_router_drops_node_and_tag_on_request_c2_14(face: Face) -> None:
+def test_a_router_removes_the_node_or_the_tag_of_copied_records_on_request_c2_14(
+    face: Face,
+) -> None:
     """Node and tag can be dropped independently."""
     face.put_topic("feed")
     route(face, "feed", "no-node", preserve_node=False)

@@ -48,7 +48,7 @@ def test_one_watch_follows_256_topics_from_their_own_positions_c2_15(
     assert len(frames.of(Opened)) == 1
 
 
-def test_a_watch_of_no_or_too_many_topics_is_refused_before_sending_c2_15(
+def test_the_client_refuses_a_watch_of_no_topics_or_of_too_many_topics_c2_15(
     client: SubscriberClient,
 ) -> None:
     """The error names the limit."""
@@ -58,7 +58,9 @@ def test_a_watch_of_no_or_too_many_topics_is_refused_before_sending_c2_15(
         client.watch({}, print)
 
 
-def test_an_unknown_topic_ends_the_watch_with_its_error_c2_15(client: SubscriberClient) -> None:
+def test_a_watch_of_an_unknown_topic_ends_with_the_error_of_the_server_c2_15(
+    client: SubscriberClient,
+) -> None:
     """The future has the error, and the call is not retried."""
     frames = Frames()
     with pytest.raises(NotFound):
@@ -66,7 +68,7 @@ def test_an_unknown_topic_ends_the_watch_with_its_error_c2_15(client: Subscriber
     assert frames.all == []
 
 
-def test_a_watch_on_a_server_without_feeds_is_an_error_without_retries(foreign: str) -> None:
+def test_a_watch_on_a_server_without_feeds_ends_with_an_error_without_retries(foreign: str) -> None:
     """Google's service is an example. The call is not retried."""
     with SubscriberClient(endpoint=foreign) as client:
         with pytest.raises(Unimplemented, match="no Watch, which is a call of pullstream's broker"):
@@ -75,7 +77,9 @@ def test_a_watch_on_a_server_without_feeds_is_an_error_without_retries(foreign: 
             client.feeds.read(NEWS)
 
 
-def test_a_tail_watch_gets_only_later_records_c2_16(client: SubscriberClient) -> None:
+def test_a_client_watch_started_at_the_tail_receives_only_later_records_c2_16(
+    client: SubscriberClient,
+) -> None:
     """A watch from 0 receives all records that still exist."""
     client.feeds.append(NEWS, numbers(1, 3))
     tail, whole = Frames(), Frames()
@@ -87,7 +91,9 @@ def test_a_tail_watch_gets_only_later_records_c2_16(client: SubscriberClient) ->
     whole.wait_for_seqs(1, 2, 3, 4)
 
 
-def test_watch_frames_have_at_most_the_limit_of_records_c2_17(client: SubscriberClient) -> None:
+def test_a_watch_frame_has_at_most_the_requested_maximum_of_records_c2_17(
+    client: SubscriberClient,
+) -> None:
     """Each frame has the range of numbers that were examined for it."""
     client.feeds.append(NEWS, numbers(1, 5))
     frames = Frames()
@@ -105,7 +111,7 @@ def test_watch_frames_have_at_most_the_limit_of_records_c2_17(client: Subscriber
 # ---- gaps ------------------------------------------------------------------------------------
 
 
-def test_a_slow_watch_handler_gets_a_gap_before_the_next_records_c2_19(
+def test_a_slow_watch_handler_receives_a_gap_for_lost_records_before_the_next_records_c2_19(
     client: SubscriberClient,
 ) -> None:
     """Every number is received or reported lost, once and in order."""
@@ -125,7 +131,7 @@ def test_a_slow_watch_handler_gets_a_gap_before_the_next_records_c2_19(
     assert {gap.reason for gap in frames.of(Gap)} == {GapReason.CAP}
 
 
-def test_a_client_watch_started_below_the_window_reports_a_gap_c2_20(
+def test_a_client_watch_started_before_the_oldest_record_of_a_feed_reports_a_gap_c2_20(
     client: SubscriberClient,
 ) -> None:
     """The gap has the reason for which the records were removed."""
@@ -137,7 +143,7 @@ def test_a_client_watch_started_below_the_window_reports_a_gap_c2_20(
     assert gap == Gap(NEWS, 6, 20, GapReason.FROM_SEQ_TOO_OLD, GapReason.CAP, 21, 30)
 
 
-def test_a_client_watch_reports_a_recreated_topic_to_a_former_position_c2_20(
+def test_a_client_watch_at_an_old_position_reports_that_the_topic_was_recreated_c2_20(
     client: SubscriberClient, emulator: Emulator
 ) -> None:
     """The reader is recognised by a position with its epoch, from a read or a cursor."""
@@ -152,7 +158,9 @@ def test_a_client_watch_reports_a_recreated_topic_to_a_former_position_c2_20(
     assert gap.reason is GapReason.RECREATED
 
 
-def test_a_slow_watch_handler_does_not_delay_other_readers_c2_21(client: SubscriberClient) -> None:
+def test_a_slow_watch_handler_does_not_delay_other_readers_of_the_feed_c2_21(
+    client: SubscriberClient,
+) -> None:
     """Another watch of the same client is not affected either."""
     held = Held()
     slow, fast = Frames(held), Frames()
@@ -172,7 +180,7 @@ def test_a_slow_watch_handler_does_not_delay_other_readers_c2_21(client: Subscri
     assert slow.accounted() == list(range(1, 31))
 
 
-def test_a_blocked_watch_handler_has_less_than_1_mib_in_flight_c2_23(
+def test_a_watch_with_a_blocked_handler_has_less_than_1_mib_of_records_in_flight_c2_23(
     client: SubscriberClient,
 ) -> None:
     """However much is appended, the rest stays in the feed, or is lost and reported."""
@@ -191,7 +199,9 @@ def test_a_blocked_watch_handler_has_less_than_1_mib_in_flight_c2_23(
     assert frames.of(Gap)
 
 
-def test_a_slow_watch_handler_gets_fewer_and_larger_frames_c2_23(client: SubscriberClient) -> None:
+def test_a_slow_watch_handler_receives_fewer_and_larger_frames_than_a_fast_one_c2_23(
+    client: SubscriberClient,
+) -> None:
     """Records that have accumulated arrive together."""
     held = Held()
     frames = Frames(held)
@@ -209,7 +219,9 @@ def test_a_slow_watch_handler_gets_fewer_and_larger_frames_c2_23(client: Subscri
 # ---- content of frames -----------------------------------------------------------------------
 
 
-def test_a_watch_without_data_gets_numbers_tags_and_nodes_c2_25(client: SubscriberClient) -> None:
+def test_a_client_watch_without_data_receives_numbers_tags_and_nodes_of_records_c2_25(
+    client: SubscriberClient,
+) -> None:
     """Such a watch is for readers that only need to know that there are new records."""
     attributes = {"tag": "public", "node": "a", "other": "x"}
     client.feeds.append(NEWS, [{"data": b"large", "attributes": attributes}])
@@ -220,7 +232,7 @@ def test_a_watch_without_data_gets_numbers_tags_and_nodes_c2_25(client: Subscrib
     assert (message.data, dict(message.attributes)) == (b"", {"tag": "public", "node": "a"})
 
 
-def test_caught_up_follows_the_backlog_of_each_watched_topic_c2_26(
+def test_a_client_watch_reports_caught_up_after_the_backlog_of_each_topic_c2_26(
     client: SubscriberClient,
 ) -> None:
     """CaughtUp has the last number and the time."""
@@ -233,7 +245,7 @@ def test_caught_up_follows_the_backlog_of_each_watched_topic_c2_26(
     assert [type(frame) for frame in news] == [Opened, Records, CaughtUp]
 
 
-def test_a_watch_ends_when_its_last_topic_is_deleted_c2_26(
+def test_a_client_watch_ends_when_the_last_of_its_topics_is_deleted_c2_26(
     client: SubscriberClient, emulator: Emulator
 ) -> None:
     """The watches of the other topics continue."""
@@ -249,7 +261,7 @@ def test_a_watch_ends_when_its_last_topic_is_deleted_c2_26(
     assert future.result(10)
 
 
-def test_a_client_watch_with_its_node_gets_none_of_its_own_records_c2_26(
+def test_a_client_watch_that_names_its_node_receives_no_records_of_that_node_c2_26(
     client: SubscriberClient,
 ) -> None:
     """The reader receives only CaughtUp."""
@@ -263,7 +275,7 @@ def test_a_client_watch_with_its_node_gets_none_of_its_own_records_c2_26(
     assert future.close()
 
 
-def test_one_topic_serves_many_client_watches_with_their_own_filters_c2_27(
+def test_many_client_watches_of_one_topic_can_have_different_filters_c2_27(
     client: SubscriberClient,
 ) -> None:
     """Each watch has its own filter."""
@@ -280,7 +292,7 @@ def test_one_topic_serves_many_client_watches_with_their_own_filters_c2_27(
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def test_consecutive_feed_reads_of_a_client_return_every_record_once_c2_28(
+def test_consecutive_feed_reads_by_a_client_return_every_record_once_c2_28(
     client: SubscriberClient,
 ) -> None:
     """The read has a filter and continues until it is caught up."""
@@ -297,7 +309,9 @@ def test_consecutive_feed_reads_of_a_client_return_every_record_once_c2_28(
     assert (reading.position.after_seq, reading.head_seq) == (10, 10)
 
 
-def test_a_client_feed_read_after_a_loss_has_a_gap_c2_28(client: SubscriberClient) -> None:
+def test_a_feed_read_by_a_client_reports_lost_records_as_a_gap_c2_28(
+    client: SubscriberClient,
+) -> None:
     """The gap comes before the records. A read without a loss has no gap."""
     client.feeds.append(NEWS, numbers(1, 12))
     reading = client.feeds.read(NEWS)
@@ -307,7 +321,9 @@ def test_a_client_feed_read_after_a_loss_has_a_gap_c2_28(client: SubscriberClien
     assert client.feeds.read(NEWS, after=2).gap is None
 
 
-def test_a_waiting_client_feed_read_returns_the_next_record_c2_28(client: SubscriberClient) -> None:
+def test_a_feed_read_by_a_client_that_waits_returns_the_next_appended_record_c2_28(
+    client: SubscriberClient,
+) -> None:
     """The position is, for example, the tail that the first read returned."""
     start = client.feeds.read(NEWS, after="tail")
     assert (list(start.messages), start.caught_up) == ([], True)
@@ -315,7 +331,7 @@ def test_a_waiting_client_feed_read_returns_the_next_record_c2_28(client: Subscr
     assert client.feeds.read(NEWS, after=start.position, wait=20).messages[0].data == b"a"
 
 
-def test_a_repeated_append_with_a_key_is_applied_once_c2_7(
+def test_a_repeated_feed_append_with_the_same_idempotency_key_is_applied_once_c2_7(
     client: SubscriberClient, clock: ManualClock
 ) -> None:
     """A repetition within 120 s is recognised."""
@@ -327,7 +343,9 @@ def test_a_repeated_append_with_a_key_is_applied_once_c2_7(
     assert client.feeds.append(NEWS, ["a"], idempotency_key="k").first_seq == 3
 
 
-def test_an_append_with_create_false_needs_an_existing_topic_c2_8(client: SubscriberClient) -> None:
+def test_a_client_append_with_create_false_to_a_missing_topic_is_refused_c2_8(
+    client: SubscriberClient,
+) -> None:
     """By default an append creates the topic."""
     with pytest.raises(NotFound):
         client.feeds.append("projects/p/topics/none", ["a"], create=False)

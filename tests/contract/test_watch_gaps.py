@@ -16,7 +16,7 @@ def caught_up_and_gone(face: Face, topic: str = "orders") -> WatchHandle:
     return watch
 
 
-def test_a_watch_reports_a_gap_before_the_next_records_c2_19(face: Face) -> None:
+def test_a_watch_reports_a_gap_for_lost_records_before_the_next_records_c2_19(face: Face) -> None:
     face.put_topic("orders", cap_records=3)
     face.append("orders", texts(1, 2))
     watch = caught_up_and_gone(face)
@@ -34,7 +34,9 @@ def test_a_watch_reports_a_gap_before_the_next_records_c2_19(face: Face) -> None
     assert (record[2]["from_seq"], data_of(record)) == (7, [8, 9, 10])
 
 
-def test_resuming_a_watch_with_the_id_of_a_gap_does_not_repeat_it_c2_19(face: Face) -> None:
+def test_a_watch_resumed_with_the_event_id_of_a_gap_does_not_repeat_the_gap_c2_19(
+    face: Face,
+) -> None:
     """A reader that resumes with this ID does not get the gap again."""
     face.put_topic("orders", cap_records=1)
     face.append("orders", texts(1, 2, 3))
@@ -68,7 +70,9 @@ def test_the_reason_of_a_watch_gap_is_cap_ttl_or_mixed_c2_20(
     assert (tombstone[2]["reason"], tombstone[2]["gap_to"]) == ("mixed", 7)
 
 
-def test_a_watch_started_below_the_window_reports_from_seq_too_old_c2_20(face: Face) -> None:
+def test_a_watch_started_before_the_oldest_record_of_a_feed_reports_from_seq_too_old_c2_20(
+    face: Face,
+) -> None:
     """The gap has the true reason.
 
     This also holds for position 0 if the oldest records are gone.
@@ -90,7 +94,7 @@ def test_a_watch_started_right_before_the_oldest_record_has_no_gap_c2_20(face: F
     expect(face.watch({"orders": {"from_seq": 2}}), "record", "caught-up")
 
 
-def test_a_watch_reports_one_gap_once_c2_20(face: Face) -> None:
+def test_a_watch_reports_each_gap_only_once_c2_20(face: Face) -> None:
     face.put_topic("orders", cap_records=1)
     watch = caught_up_and_gone(face)
     for number in range(10):
@@ -99,7 +103,7 @@ def test_a_watch_reports_one_gap_once_c2_20(face: Face) -> None:
     expect(watch, "tombstone", "record", "caught-up")
 
 
-def test_a_watch_never_reports_voluntary_deletes_c2_20(face: Face) -> None:
+def test_a_watch_does_not_report_records_deleted_by_a_user_as_a_gap_c2_20(face: Face) -> None:
     face.append("orders", [{"data": n, "tag": str(n)} for n in range(1, 7)])
     face.delete_records("orders", before_seq=3)
     face.delete_records("orders", match=["tag", "Eq", "5"])
@@ -108,7 +112,7 @@ def test_a_watch_never_reports_voluntary_deletes_c2_20(face: Face) -> None:
     assert data_of(record) == [3, 4, 6]
 
 
-def test_a_watch_never_reports_records_excluded_by_node_as_a_gap_c2_20(face: Face) -> None:
+def test_a_watch_does_not_report_records_excluded_by_their_node_as_a_gap_c2_20(face: Face) -> None:
     face.put_topic("orders", cap_records=2)
     watch = face.watch({"orders": {"tail": True}}, node="a")
     expect(watch, "caught-up")
@@ -121,7 +125,7 @@ def test_a_watch_never_reports_records_excluded_by_node_as_a_gap_c2_20(face: Fac
     expect(watch, "caught-up")
 
 
-def test_a_watch_reports_a_recreated_topic_to_a_former_position_c2_20(face: Face) -> None:
+def test_a_watch_at_an_old_position_reports_that_the_topic_was_recreated_c2_20(face: Face) -> None:
     face.append("orders", texts(*range(5)))
     known = face.read("orders")
     face.delete_topic("orders")
@@ -131,7 +135,9 @@ def test_a_watch_reports_a_recreated_topic_to_a_former_position_c2_20(face: Face
     assert (tombstone[2]["reason"], data_of(record)) == ("recreated", ["new"])
 
 
-def test_a_loss_in_one_watched_topic_does_not_affect_the_others_c2_21(face: Face) -> None:
+def test_records_lost_in_one_topic_of_a_watch_do_not_affect_the_other_topics_c2_21(
+    face: Face,
+) -> None:
     face.put_topic("small", cap_records=1)
     face.put_topic("large")
     watch = face.watch({"small": {"tail": True}, "large": {"tail": True}})

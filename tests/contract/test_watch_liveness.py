@@ -18,7 +18,7 @@ def idle_watch(face: Face, **options: Any) -> WatchHandle:
     return watch
 
 
-def test_a_watch_sends_a_heartbeat_after_15_s_without_data_c2_22(
+def test_a_watch_stream_sends_a_heartbeat_after_15_s_without_data_c2_22(
     face: Face, clock: ManualClock
 ) -> None:
     watch = idle_watch(face)
@@ -34,7 +34,7 @@ def test_a_watch_sends_a_heartbeat_after_15_s_without_data_c2_22(
         expect(watch, "hb")
 
 
-def test_a_watch_heartbeat_has_no_id_and_moves_no_cursor_c2_22(
+def test_a_heartbeat_of_a_watch_has_no_event_id_and_moves_no_cursor_c2_22(
     face: Face, clock: ManualClock
 ) -> None:
     watch = idle_watch(face)
@@ -47,7 +47,7 @@ def test_a_watch_heartbeat_has_no_id_and_moves_no_cursor_c2_22(
 @pytest.mark.parametrize(
     ("asked_ms", "seconds"), [(5000, 5), (1, 1), (1000, 1), (60_000, 60), (600_000, 60)]
 )
-def test_the_heartbeat_interval_of_a_watch_is_clamped_to_1_to_60_s_c2_22(
+def test_a_requested_heartbeat_interval_of_a_watch_is_limited_to_1_to_60_seconds_c2_22(
     face: Face, clock: ManualClock, asked_ms: int, seconds: float
 ) -> None:
     watch = idle_watch(face, heartbeat_ms=asked_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.contract.face import Face, data_of, expect, next_records, refused, texts
 
 
-def test_a_watch_has_an_id_and_a_cursor_for_each_topic_c2_15(face: Face) -> None:
+def test_opening_a_watch_returns_its_id_and_a_cursor_for_each_topic_c2_15(face: Face) -> None:
     face.append("one", texts(1, 2))
     face.append("two", texts("a", "b", "c"))
     watch = face.watch({"one": {"from_seq": 1}, "two": {"tail": True}})
@@ -22,7 +22,7 @@ def test_a_watch_has_an_id_and_a_cursor_for_each_topic_c2_15(face: Face) -> None
     ]
 
 
-def test_a_watch_has_up_to_256_topics_c2_15(face: Face) -> None:
+def test_a_watch_may_have_at_most_256_topics_c2_15(face: Face) -> None:
     names = [f"topic-{number}" for number in range(257)]
     for name in names:
         face.put_topic(name)
@@ -46,7 +46,7 @@ def test_a_watch_with_an_unknown_topic_is_refused_c2_15(face: Face) -> None:
         face.watch({"known": {"tail": True}, "unknown": {"tail": True}})
 
 
-def test_a_tail_watch_gets_only_later_records_c2_16(face: Face) -> None:
+def test_a_watch_started_at_the_tail_receives_only_later_records_c2_16(face: Face) -> None:
     face.append("orders", texts("before"))
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")
@@ -54,7 +54,7 @@ def test_a_tail_watch_gets_only_later_records_c2_16(face: Face) -> None:
     assert data_of(watch.next()) == ["after"]
 
 
-def test_the_start_position_of_a_watch_is_exclusive_and_zero_is_the_oldest_record_c2_16(
+def test_a_watch_starts_after_its_start_position_and_with_zero_at_the_oldest_record_c2_16(
     face: Face,
 ) -> None:
     face.append("orders", texts(1, 2, 3))
@@ -62,7 +62,9 @@ def test_the_start_position_of_a_watch_is_exclusive_and_zero_is_the_oldest_recor
     assert next_records(face.watch({"orders": {"from_seq": 2}}), 1) == [3]
 
 
-def test_a_watch_record_event_has_its_records_and_their_range_c2_17(face: Face) -> None:
+def test_a_record_event_of_a_watch_contains_the_records_and_their_sequence_range_c2_17(
+    face: Face,
+) -> None:
     face.append("orders", texts("a", "b"))
     watch = face.watch({"orders": {"from_seq": 0}})
     name, token, content = watch.next()
@@ -80,7 +82,7 @@ def test_a_watch_record_event_has_its_records_and_their_range_c2_17(face: Face) 
     assert all(isinstance(record["$ts"], int) for record in content["records"])
 
 
-def test_a_watch_event_has_at_most_the_limit_of_records_c2_17(face: Face) -> None:
+def test_a_watch_event_contains_at_most_the_requested_maximum_of_records_c2_17(face: Face) -> None:
     face.append("orders", texts(*range(600)))
     watch = face.watch({"orders": {"from_seq": 0}})
     assert [len(data_of(event)) for event in expect(watch, "record", "record", "record")] == [
@@ -92,7 +94,9 @@ def test_a_watch_event_has_at_most_the_limit_of_records_c2_17(face: Face) -> Non
     assert [len(data_of(event)) for event in expect(watch, "record", "record")] == [500, 100]
 
 
-def test_a_watch_event_has_at_most_the_byte_limit_or_one_record_c2_17(face: Face) -> None:
+def test_a_watch_event_stays_within_the_byte_limit_or_contains_a_single_record_c2_17(
+    face: Face,
+) -> None:
     face.append("orders", texts(*["x" * 1000] * 4, "y" * 5000, "z"))
     watch = face.watch({"orders": {"from_seq": 0}}, max_batch_bytes=2500)
     events = expect(watch, "record", "record", "record", "record", "caught-up")
@@ -105,7 +109,9 @@ def test_the_default_byte_limit_of_a_watch_event_is_256_kib_c2_17(face: Face) ->
     assert [len(data_of(event)) for event in expect(watch, "record", "record")] == [2, 2]
 
 
-def test_a_watch_without_data_gets_number_time_tag_and_node_c2_25(face: Face) -> None:
+def test_a_watch_without_data_receives_number_time_tag_and_node_of_records_c2_25(
+    face: Face,
+) -> None:
     face.append("orders", [{"data": {"large": 1}, "tag": "t", "node": "n", "meta": {"k": "v"}}])
     watch = face.watch({"orders": {"from_seq": 0}}, include_data=False)
     (record,) = watch.next()[2]["records"]
@@ -114,7 +120,7 @@ def test_a_watch_without_data_gets_number_time_tag_and_node_c2_25(face: Face) ->
     assert isinstance(time, int)
 
 
-def test_a_watch_sends_tags_only_on_request_c2_25(face: Face) -> None:
+def test_a_watch_sends_the_tags_of_records_only_on_request_c2_25(face: Face) -> None:
     face.append("orders", [{"data": 1, "tag": "t"}])
     (record,) = face.watch({"orders": {"from_seq": 0}}).next()[2]["records"]
     assert "$tag" not in record
@@ -136,13 +142,13 @@ def test_a_watch_sends_caught_up_once_at_the_end_of_the_backlog_c2_26(face: Face
     expect(watch, "record", "record", "caught-up")
 
 
-def test_a_watch_of_an_empty_topic_is_caught_up_at_once_c2_26(face: Face) -> None:
+def test_a_watch_of_an_empty_topic_sends_caught_up_at_once_c2_26(face: Face) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"from_seq": 0}})
     assert watch.next()[2] == {"topic": "orders", "head_seq": 0}
 
 
-def test_deleting_a_topic_ends_only_its_part_of_the_watch_c2_26(face: Face) -> None:
+def test_a_watch_continues_for_its_other_topics_when_one_topic_is_deleted_c2_26(face: Face) -> None:
     face.put_topic("doomed")
     face.put_topic("other")
     watch = face.watch({"doomed": {"tail": True}, "other": {"tail": True}})
@@ -155,7 +161,7 @@ def test_deleting_a_topic_ends_only_its_part_of_the_watch_c2_26(face: Face) -> N
     assert data_of(watch.next()) == ["goes on"]
 
 
-def test_a_watch_with_its_node_gets_none_of_its_own_records_c2_26(face: Face) -> None:
+def test_a_watch_that_names_its_node_receives_no_records_of_that_node_c2_26(face: Face) -> None:
     face.append("orders", [{"data": 1, "node": "a"}, {"data": 2, "node": "a"}])
     watch = face.watch({"orders": {"from_seq": 0}}, node="a")
     assert watch.next()[::2] == ("caught-up", {"topic": "orders", "head_seq": 2})
@@ -166,13 +172,15 @@ def test_a_watch_with_its_node_gets_none_of_its_own_records_c2_26(face: Face) ->
     assert data_of(watch.next()) == [4]
 
 
-def test_dedupe_node_can_be_turned_off_for_a_topic_c2_26(face: Face) -> None:
+def test_a_watch_receives_records_of_its_own_node_from_a_topic_with_dedupe_node_off_c2_26(
+    face: Face,
+) -> None:
     face.put_topic("orders", dedupe_node=False)
     face.append("orders", [{"data": 1, "node": "a"}])
     assert next_records(face.watch({"orders": {"from_seq": 0}}, node="a"), 1) == [1]
 
 
-def test_one_topic_serves_many_watches_at_their_own_pace_c2_27(face: Face) -> None:
+def test_many_watches_of_one_topic_receive_records_at_their_own_pace_c2_27(face: Face) -> None:
     face.append("orders", texts(1, 2))
     watches = [face.watch({"orders": {"from_seq": seq}}) for seq in (0, 1)]
     assert [next_records(watches[0], 2), next_records(watches[1], 1)] == [[1, 2], [2]]

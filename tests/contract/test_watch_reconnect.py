@@ -44,7 +44,7 @@ def watched(emulator: Emulator, frames: Frames) -> Iterator[WatchFuture]:
         assert future.close()
 
 
-def test_a_watch_resumes_its_session_after_an_outage_c2_24() -> None:
+def test_a_client_watch_resumes_its_session_after_a_connection_outage_c2_24() -> None:
     """The session is the same.
 
     The watch delivers the records appended meanwhile and notifies the handler.
@@ -62,7 +62,7 @@ def test_a_watch_resumes_its_session_after_an_outage_c2_24() -> None:
         assert len(frames.of(Opened)) == 2
 
 
-def test_a_watch_opens_another_session_after_a_broker_restart_c2_24(tmp_path: Path) -> None:
+def test_a_client_watch_opens_a_new_session_after_a_broker_restart_c2_24(tmp_path: Path) -> None:
     """A restart on a data directory ends all sessions.
 
     A watch that has handled frames starts another session after the last one of them. A watch that
@@ -106,7 +106,7 @@ def timed(emulator: Emulator, clock: ManualClock, frames: Frames) -> Iterator[Wa
         assert watch.future.close()
 
 
-def test_a_watch_replaces_a_stream_silent_for_two_heartbeats_c2_22(
+def test_a_client_watch_opens_a_new_stream_after_two_missing_heartbeats_c2_22(
     clock: ManualClock,
 ) -> None:
     """The broker runs, but its frames do not arrive.
@@ -131,7 +131,9 @@ def test_a_watch_replaces_a_stream_silent_for_two_heartbeats_c2_22(
         assert len(frames.of(Opened)) == 2
 
 
-def test_heartbeats_keep_an_idle_watch_open_c2_22(clock: ManualClock) -> None:
+def test_a_client_watch_keeps_an_idle_stream_open_while_heartbeats_arrive_c2_22(
+    clock: ManualClock,
+) -> None:
     """Each heartbeat restarts the watchdog's timer. The handler is not called."""
     frames = Frames()
     with Emulator(clock=clock) as emulator, timed(emulator, clock, frames) as watch:
@@ -148,7 +150,7 @@ def waits_since(watch: WatchReader, moment: float) -> bool:
     return watch._silence_timer._waiting_since == moment
 
 
-def test_a_watch_resumes_after_its_handler_blocked_for_long_c2_23(
+def test_a_client_watch_resumes_after_its_handler_was_blocked_for_a_long_time_c2_23(
     emulator: Emulator, clock: ManualClock
 ) -> None:
     """After 30 s the broker ends its stream. Every number is received or reported lost."""
@@ -171,7 +173,7 @@ def test_a_watch_resumes_after_its_handler_blocked_for_long_c2_23(
         assert future.close()
 
 
-def test_a_resume_token_continues_a_watch_in_another_program_c2_18() -> None:
+def test_a_watch_can_be_continued_in_another_program_by_its_resume_token_c2_18() -> None:
     """The watch continues after the last handled frame in every topic."""
     frames, others = Frames(), Frames()
     with Emulator() as emulator:
@@ -202,7 +204,9 @@ def raw_watches(emulator: Emulator) -> Iterator[Callable[..., Any]]:
         yield lambda **fields: begin(feeds.WatchRequest(**fields))
 
 
-def test_a_watch_reports_a_deleted_topic_again_on_the_next_stream_c2_24(emulator: Emulator) -> None:
+def test_every_new_stream_of_a_watch_repeats_the_report_of_a_deleted_topic_c2_24(
+    emulator: Emulator,
+) -> None:
     """The reader may not have received the first report."""
     append(emulator, NEWS, "1")
     append(emulator, OLDS, "1")
@@ -217,7 +221,7 @@ def test_a_watch_reports_a_deleted_topic_again_on_the_next_stream_c2_24(emulator
         second.cancel()
 
 
-def test_a_watch_reports_a_recreated_topic_again_on_the_next_stream_c2_20(
+def test_every_new_stream_of_a_watch_repeats_the_report_of_a_recreated_topic_c2_20(
     emulator: Emulator,
 ) -> None:
     """The session does not move past a token of the topic's former life."""

@@ -53,7 +53,7 @@ def watch_one_record(face: Face) -> WatchHandle:
     return watch
 
 
-def test_a_watch_event_id_holds_the_positions_of_all_topics_c2_18(face: Face) -> None:
+def test_the_event_id_of_a_watch_contains_the_positions_of_all_its_topics_c2_18(face: Face) -> None:
     face.append("one", texts(1, 2, 3))
     face.append("two", texts("a", "b", "c"))
     watch = face.watch({"one": {"from_seq": 0}, "two": {"from_seq": 0}}, limit=1)
@@ -66,7 +66,7 @@ def test_a_watch_event_id_holds_the_positions_of_all_topics_c2_18(face: Face) ->
     assert by_topic(watch) == {"one": [2, 3], "two": ["a", "b", "c"]}
 
 
-def test_resuming_a_watch_with_an_event_id_continues_right_after_that_event_c2_18(
+def test_a_watch_resumed_with_an_event_id_continues_right_after_that_event_c2_18(
     face: Face,
 ) -> None:
     face.append("orders", texts(*range(1, 7)))
@@ -78,7 +78,9 @@ def test_resuming_a_watch_with_an_event_id_continues_right_after_that_event_c2_1
         expect(watch, "caught-up")
 
 
-def test_an_event_id_rewinds_a_watch_session_and_never_advances_it_c2_18(face: Face) -> None:
+def test_an_event_id_can_rewind_a_watch_session_but_not_advance_the_session_c2_18(
+    face: Face,
+) -> None:
     """A token cannot move the session past its own positions."""
     watch = watch_one_record(face)
     leave(face, watch)
@@ -88,7 +90,9 @@ def test_an_event_id_rewinds_a_watch_session_and_never_advances_it_c2_18(face: F
     assert next_records(watch, 2) == [2, 3]
 
 
-def test_resuming_a_watch_without_an_id_continues_at_the_session_cursor_c2_18(face: Face) -> None:
+def test_a_watch_resumed_without_an_event_id_continues_at_the_cursor_of_its_session_c2_18(
+    face: Face,
+) -> None:
     face.append("orders", texts(1, 2))
     watch = face.watch({"orders": {"from_seq": 0}})
     expect(watch, "record", "caught-up")
@@ -98,7 +102,9 @@ def test_resuming_a_watch_without_an_id_continues_at_the_session_cursor_c2_18(fa
     assert next_records(watch, 1) == [3]
 
 
-def test_an_invalid_watch_event_id_is_refused_and_changes_nothing_c2_18(face: Face) -> None:
+def test_resuming_a_watch_with_an_invalid_event_id_is_refused_and_moves_no_cursor_c2_18(
+    face: Face,
+) -> None:
     watch = watch_one_record(face)
     for nonsense in ("???", "bm9uc2Vuc2U", "W10", "eyJhIjoxfQ"):
         with refused(400):
@@ -108,7 +114,7 @@ def test_an_invalid_watch_event_id_is_refused_and_changes_nothing_c2_18(face: Fa
     assert next_records(watch, 1) == [2]
 
 
-def test_a_second_stream_of_a_watch_session_ends_the_first_c2_18(face: Face) -> None:
+def test_a_second_stream_of_a_watch_session_ends_the_first_stream_c2_18(face: Face) -> None:
     watch = watch_one_record(face)
     watch.reopen()
     expect(watch, "caught-up")
@@ -117,7 +123,7 @@ def test_a_second_stream_of_a_watch_session_ends_the_first_c2_18(face: Face) -> 
     assert face.get_topic("orders")["watchers"] == 1
 
 
-def test_a_watch_session_survives_its_stream_without_loss_c2_24(
+def test_a_watch_session_loses_no_record_between_two_of_its_streams_c2_24(
     face: Face, clock: ManualClock
 ) -> None:
     face.put_topic("orders")
@@ -131,7 +137,9 @@ def test_a_watch_session_survives_its_stream_without_loss_c2_24(
     assert next_records(watch, 1000) == list(range(1000))
 
 
-def test_an_expired_watch_session_is_not_found_c2_24(face: Face, clock: ManualClock) -> None:
+def test_resuming_an_expired_watch_session_is_refused_with_not_found_c2_24(
+    face: Face, clock: ManualClock
+) -> None:
     watch = watch_the_end(face)
     leave(face, watch)
     clock.advance(300)
@@ -139,7 +147,7 @@ def test_an_expired_watch_session_is_not_found_c2_24(face: Face, clock: ManualCl
         watch.reopen()
 
 
-def test_an_unknown_watch_session_is_not_found_c2_24(face: Face) -> None:
+def test_resuming_an_unknown_watch_session_is_refused_with_not_found_c2_24(face: Face) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
     watch.wid += "x"
@@ -147,7 +155,7 @@ def test_an_unknown_watch_session_is_not_found_c2_24(face: Face) -> None:
         watch.reopen()
 
 
-def test_the_ttl_of_a_watch_session_counts_from_the_end_of_its_stream_c2_24(
+def test_the_time_to_live_of_a_watch_session_counts_from_the_end_of_its_stream_c2_24(
     face: Face, clock: ManualClock
 ) -> None:
     """An open stream never expires. The timer restarts when a stream ends."""
@@ -163,7 +171,9 @@ def test_the_ttl_of_a_watch_session_counts_from_the_end_of_its_stream_c2_24(
     assert next_records(watch, 1) == ["still there"]
 
 
-def test_a_resumed_watch_session_gets_gaps_of_the_time_between_c2_24(face: Face) -> None:
+def test_a_resumed_watch_session_reports_gaps_that_occurred_while_it_had_no_stream_c2_24(
+    face: Face,
+) -> None:
     face.put_topic("orders", cap_records=2)
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")
@@ -175,7 +185,7 @@ def test_a_resumed_watch_session_gets_gaps_of_the_time_between_c2_24(face: Face)
     assert (tombstone[2]["reason"], data_of(record)) == ("cap", [4, 5])
 
 
-def test_a_stopping_broker_ends_watch_streams_with_unavailable_c2_24(
+def test_a_broker_that_stops_ends_watch_streams_with_unavailable_c2_24(
     face: Face, emulator: Emulator
 ) -> None:
     """Clients reconnect after such an end."""
@@ -185,7 +195,9 @@ def test_a_stopping_broker_ends_watch_streams_with_unavailable_c2_24(
         watch.next()
 
 
-def test_a_reset_ends_watch_streams_and_sessions_c2_24(face: Face, emulator: Emulator) -> None:
+def test_a_reset_of_the_broker_ends_watch_streams_and_sessions_c2_24(
+    face: Face, emulator: Emulator
+) -> None:
     watch = watch_the_end(face)
     emulator.reset()
     with refused(404):

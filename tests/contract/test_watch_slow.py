@@ -126,7 +126,7 @@ def numbers(frames: list[feeds.Frame]) -> list[int]:
     return [json.loads(message.data)[0] for message in messages]
 
 
-def test_a_slow_watch_reader_gets_fewer_and_larger_events_c2_23(stage: Stage) -> None:
+def test_a_slow_reader_of_a_watch_receives_fewer_and_larger_events_c2_23(stage: Stage) -> None:
     stage.face.put_topic("orders")
     reader = stage.watch("orders")
     stage.append_singly(400)
@@ -138,7 +138,7 @@ def test_a_slow_watch_reader_gets_fewer_and_larger_events_c2_23(stage: Stage) ->
     assert max(len(frame.messages.messages) for frame in frames) > 5
 
 
-def test_a_stuck_watch_reader_is_disconnected_and_its_session_stays_c2_23(
+def test_the_broker_ends_the_stream_of_a_stuck_watch_reader_and_keeps_its_session_c2_23(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After 5 s a warning is logged, and after 30 s the stream ends."""
@@ -158,7 +158,7 @@ def test_a_stuck_watch_reader_is_disconnected_and_its_session_stays_c2_23(
     assert numbers(resumed.until_caught_up("orders"))[-1] == 199
 
 
-def test_a_stuck_watch_reader_of_a_small_topic_gets_a_gap_c2_23(
+def test_a_stuck_watch_reader_receives_a_gap_for_records_lost_meanwhile_c2_23(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.face.put_topic("orders", cap_records=10)
@@ -176,7 +176,7 @@ def test_a_stuck_watch_reader_of_a_small_topic_gets_a_gap_c2_23(
     assert numbers(resumed)[-10:] == list(range(290, 300))
 
 
-def test_a_slow_watch_reader_does_not_delay_other_readers_c2_21(stage: Stage) -> None:
+def test_a_slow_watch_reader_does_not_delay_other_readers_of_the_topic_c2_21(stage: Stage) -> None:
     stage.face.put_topic("orders")
     stage.watch("orders")
     quick = stage.face.watch({"orders": {"tail": True}})
@@ -188,7 +188,9 @@ def test_a_slow_watch_reader_does_not_delay_other_readers_c2_21(stage: Stage) ->
     quick.close()
 
 
-def test_a_busy_watched_topic_does_not_delay_the_other_topics_c2_21(stage: Stage) -> None:
+def test_a_topic_with_many_records_does_not_delay_the_other_topics_of_a_watch_c2_21(
+    stage: Stage,
+) -> None:
     """Each topic has one event per turn."""
     stage.face.put_topic("hot")
     stage.face.put_topic("quiet")
@@ -203,7 +205,7 @@ def test_a_busy_watched_topic_does_not_delay_the_other_topics_c2_21(stage: Stage
     assert numbers(left)[-1] == 399
 
 
-def test_a_stalled_watch_reader_costs_less_than_a_mebibyte_c2_23(
+def test_a_stalled_watch_reader_has_less_than_1_mib_of_unread_records_in_the_broker_c2_23(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The limit is on the bytes that the broker has sent and the client has not read."""
