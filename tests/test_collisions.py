@@ -62,7 +62,9 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
     return tmp_path, file.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
 
 
-def test_a_program_beside_a_file_named_like_a_package_runs(project: tuple[Path, str]) -> None:
+def test_a_script_beside_files_named_like_modules_of_the_sdk_can_import_the_sdk(
+    project: tuple[Path, str],
+) -> None:
     """The folder of a script comes first on sys.path."""
     folder, module = project
     (folder / "main.py").write_text(PROGRAM.format(module=module), encoding="utf-8")
@@ -70,7 +72,7 @@ def test_a_program_beside_a_file_named_like_a_package_runs(project: tuple[Path, 
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_pytest_starts_in_a_folder_with_files_named_like_a_package(
+def test_pytest_starts_in_a_folder_with_files_named_like_modules_of_the_sdk(
     project: tuple[Path, str],
 ) -> None:
     """`python -m pytest` puts the current folder on sys.path before plugins are loaded."""
@@ -81,7 +83,9 @@ def test_pytest_starts_in_a_folder_with_files_named_like_a_package(
 
 
 @pytest.mark.parametrize("package", ["pullstream", "pullstream_emulator"])
-def test_both_packages_run_as_programs(package: str, tmp_path: Path) -> None:
+def test_the_sdk_and_the_emulator_package_can_be_run_with_python_m(
+    package: str, tmp_path: Path
+) -> None:
     """`python -m` runs their commands."""
     result = run(tmp_path, "-m", package, "--help")
     assert result.returncode == 0, result.stderr
@@ -89,7 +93,7 @@ def test_both_packages_run_as_programs(package: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["message", "futures", "scheduler", "exceptions", "types"])
-def test_modules_of_the_official_client_have_a_counterpart_in_pullstream(
+def test_each_module_of_the_official_client_has_a_counterpart_in_the_pullstream_package(
     module: str, tmp_path: Path
 ) -> None:
     """`google.cloud.pubsub_v1.subscriber` becomes `pullstream.subscriber`."""
@@ -101,6 +105,6 @@ def test_modules_of_the_official_client_have_a_counterpart_in_pullstream(
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_the_package_version_is_the_installed_one() -> None:
+def test_the_version_attribute_of_a_package_equals_its_installed_version() -> None:
     """Reports of problems name it."""
     assert pullstream.__version__ == version("pullstream")

@@ -19,7 +19,7 @@ from tests.identifiers import Finding, forbidden_word, in_file, in_python, main
         ("test_a_fate_is_sealed", "fate"), ("PATIENCE", "patience"), ("hurry", "hurry"),
     ],
 )  # fmt: skip
-def test_the_identifier_lint_finds_forbidden_words_in_every_style(
+def test_the_identifier_lint_finds_forbidden_words_in_identifiers_of_every_naming_style(
     identifier: str, word: str
 ) -> None:
     assert forbidden_word(identifier) == word
@@ -38,7 +38,7 @@ def test_the_identifier_lint_finds_forbidden_words_in_every_style(
         "turn",
     ],
 )
-def test_the_identifier_lint_allows_other_words(identifier: str) -> None:
+def test_the_identifier_lint_allows_identifiers_without_forbidden_words(identifier: str) -> None:
     assert forbidden_word(identifier) is None
 
 
@@ -46,7 +46,7 @@ def test_the_identifier_lint_ignores_comments_and_strings() -> None:
     assert list(in_python('# fate\n"""hurry"""\nx = "lane"\n')) == []
 
 
-def test_the_identifier_lint_finds_each_use_with_its_line() -> None:
+def test_the_identifier_lint_reports_each_use_of_a_forbidden_word_with_its_line() -> None:
     code = "def f(lane: int) -> None:\n    a.patience = lane\n"
     assert list(in_python(code)) == [
         Finding(1, "lane", "lane"),
@@ -55,7 +55,7 @@ def test_the_identifier_lint_finds_each_use_with_its_line() -> None:
     ]
 
 
-def test_the_identifier_lint_checks_code_in_documentation(tmp_path: Path) -> None:
+def test_the_identifier_lint_checks_code_examples_in_documentation(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("A lane.\n\n```python\nlane = (\n```\n\n```sh\nlane\n```\n", encoding="utf-8")
     assert list(in_file(page)) == [Finding(4, "lane", "lane")]
@@ -67,7 +67,7 @@ def test_the_identifier_lint_checks_the_names_of_modules(tmp_path: Path) -> None
     assert list(in_file(module)) == [Finding(1, "head_start.py", "head_start")]
 
 
-def test_the_identifier_lint_program_fails_for_a_finding(
+def test_the_identifier_lint_program_exits_with_an_error_if_it_finds_a_forbidden_word(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad = tmp_path / "good.py", tmp_path / "bad.py"

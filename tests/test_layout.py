@@ -156,7 +156,9 @@ def pyproject() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_each_package_imports_only_packages_below_it(package: str) -> None:
+def test_each_package_of_the_project_imports_only_packages_below_it_in_the_layers(
+    package: str,
+) -> None:
     """The protocol knows neither side, and neither side knows the other."""
     others = tuple(PACKAGES.keys() - {package} - PACKAGES[package])
     assert [pair for pair in imports_of(package) if is_within(pair[1], others)] == []
@@ -209,7 +211,9 @@ def test_modules_have_no_import_cycles(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_low_level_folders_import_nothing_above_them(package: str) -> None:
+def test_modules_in_low_level_folders_of_a_package_import_nothing_from_higher_folders(
+    package: str,
+) -> None:
     """A folder imports only itself, top-level modules and the folders below it in LAYERS."""
     order = LAYERS[package]
     levels = {folder: level for level, folders in enumerate(order) for folder in folders}
@@ -230,7 +234,9 @@ def test_low_level_folders_import_nothing_above_them(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_parts_of_a_folder_import_each_other_in_one_direction(package: str) -> None:
+def test_modules_of_different_parts_of_a_folder_import_each_other_in_one_direction_only(
+    package: str,
+) -> None:
     """The modules and subfolders of a folder form layers: there is no circle of imports."""
     graph = import_graph(package)
     circular = set()
@@ -254,7 +260,7 @@ def part_of(folder: str, module: str) -> str | None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_third_party_packages_are_imported_only_where_they_are_installed(package: str) -> None:
+def test_modules_import_only_third_party_packages_that_their_package_requires(package: str) -> None:
     """Without any extra everything works except the places that are named as that extra's."""
     known = (*sys.stdlib_module_names, *PACKAGES, *RUNTIME_MODULES)
     assert [
@@ -298,14 +304,14 @@ def test_every_declared_entry_point_can_be_loaded(pyproject: dict[str, Any]) -> 
         assert not attribute or callable(getattr(loaded, attribute)), target
 
 
-def test_no_file_hides_a_package_on_sys_path() -> None:
+def test_no_file_of_the_repository_hides_an_installed_package_on_sys_path() -> None:
     """A script's folder is first on sys.path, so a pullstream.py there would hide the package."""
     beside = python_files("samples", "tests", "docs")
     folders = [path.parent for path in beside if path.name == "__init__.py"]
     assert [path for path in [*beside, *folders] if path.stem in PACKAGES] == []
 
 
-def test_no_module_has_a_meaningless_name() -> None:
+def test_no_module_has_a_meaningless_name_such_as_utils() -> None:
     """No module has a name that attracts unrelated code."""
     paths = python_files(*SOURCE_ROOTS.values(), "samples", "tests", "docs")
     parts = {part for path in paths for part in path.relative_to(ROOT).with_suffix("").parts}
@@ -327,14 +333,14 @@ def test_the_repository_root_has_only_the_intended_files() -> None:
 
 
 @pytest.mark.xdist_group("layout")
-def test_an_xdist_group_of_tests_runs_in_one_process(request: pytest.FixtureRequest) -> None:
+def test_tests_of_one_xdist_group_run_in_one_process(request: pytest.FixtureRequest) -> None:
     """The plugin adds the group to the end of the test id for the distributing process."""
     if not request.config.getoption("loadgroup", False):
         pytest.skip("not in one of several processes of `make test`")
     assert request.node.nodeid.endswith("@layout")
 
 
-def test_constraints_name_versions_and_no_urls() -> None:
+def test_the_constraints_file_pins_versions_and_contains_no_urls() -> None:
     """A URL would tie the environment to one machine or registry."""
     lines = (ROOT / ".ci/constraints.txt").read_text().splitlines()
     pins = [line for line in lines if not line.startswith("#")]

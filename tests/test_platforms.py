@@ -68,7 +68,7 @@ def test_no_module_imports_a_posix_only_module_at_import_time() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows needs no imitation")
 @pytest.mark.parametrize("line", ["import fcntl", "import os; os.register_at_fork"])
-def test_the_check_finds_a_posix_only_import(line: str) -> None:
+def test_the_platform_check_finds_a_posix_only_import(line: str) -> None:
     planted = f"""
 exec({line!r}, {{"__name__": "pullstream.planted"}})
 """

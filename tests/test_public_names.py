@@ -102,7 +102,7 @@ print(json.dumps({"seconds": seconds, "modules": sorted(sys.modules)}))
 
 
 @pytest.mark.parametrize("package", PUBLIC_NAMES)
-def test_a_package_offers_exactly_its_public_names(package: str) -> None:
+def test_each_package_exports_exactly_its_documented_public_names(package: str) -> None:
     """Each public name is in the table above and in __all__."""
     module = importlib.import_module(package)
     assert set(module.__all__) == PUBLIC_NAMES[package]
@@ -110,12 +110,12 @@ def test_a_package_offers_exactly_its_public_names(package: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES_IN_MODULES)
-def test_a_module_has_its_documented_public_names(name: str) -> None:
+def test_each_public_module_has_its_documented_names(name: str) -> None:
     """The names are imported from the module itself."""
     assert NAMES_IN_MODULES[name] <= vars(importlib.import_module(name)).keys()
 
 
-def test_accessing_a_name_that_only_google_s_package_has_explains_this() -> None:
+def test_the_error_for_a_name_that_only_google_s_package_has_points_to_that_package() -> None:
     """A program whose imports are exchanged gets this error first."""
     subscriber: Any = importlib.import_module("pullstream")
     with pytest.raises(AttributeError, match=r"PublisherAsyncClient.*google\.cloud\.pubsub_v1"):
@@ -124,7 +124,7 @@ def test_accessing_a_name_that_only_google_s_package_has_explains_this() -> None
         _ = subscriber.Nothing
 
 
-def test_importing_the_subscriber_is_fast_and_loads_no_unneeded_module() -> None:
+def test_importing_the_sdk_is_fast_and_loads_no_unneeded_modules() -> None:
     """The import is fast and loads no module that a subscribing program may never need."""
     command = [sys.executable, "-c", MEASURE_IMPORT]
     output = run_command(command, cwd=ROOT, check=True).stdout

@@ -20,7 +20,7 @@ def wire_to(feed: Feed) -> Iterator[Wire]:
         yield wire
 
 
-def test_a_full_benchmark_window_waits_until_room_is_returned() -> None:
+def test_taking_room_in_a_full_benchmark_window_waits_until_room_is_given_back() -> None:
     """A response may exceed the window, which then waits."""
 
     async def fill() -> None:
@@ -36,7 +36,9 @@ def test_a_full_benchmark_window_waits_until_room_is_returned() -> None:
     asyncio.run(asyncio.wait_for(fill(), 10))
 
 
-def test_benchmark_feed_messages_have_the_requested_form() -> None:
+def test_responses_of_a_benchmark_feed_have_the_requested_number_size_and_keys_of_messages() -> (
+    None
+):
     """The form is the size, the keys, and the number in each response."""
     with wire_to(Feed(per_response=5, size=300, keys=2, exactly_once=True)) as wire:
         response = wire.stream(max_outstanding_messages=5).next()
@@ -48,7 +50,7 @@ def test_benchmark_feed_messages_have_the_requested_form() -> None:
     assert properties.exactly_once_delivery_enabled
 
 
-def test_acks_and_nacks_make_room_in_the_window_of_a_benchmark_feed() -> None:
+def test_acknowledgements_and_nacks_make_room_in_the_window_of_a_benchmark_feed() -> None:
     """An extension makes no room."""
     with wire_to(Feed(per_response=10)) as wire:
         stream = wire.stream(max_outstanding_messages=20)
@@ -60,7 +62,7 @@ def test_acks_and_nacks_make_room_in_the_window_of_a_benchmark_feed() -> None:
     assert not set(first) & set(again)
 
 
-def test_each_subscription_of_a_benchmark_feed_has_its_own_window() -> None:
+def test_each_subscription_of_a_benchmark_feed_has_a_separate_window() -> None:
     """Unread or unsettled messages of one subscription do not block another."""
     with wire_to(Feed(per_response=10)) as wire:
         other = wire.stream(subscription=f"{SUBSCRIPTION}-2", max_outstanding_messages=10)
@@ -90,7 +92,7 @@ def test_a_benchmark_total_that_is_no_multiple_of_a_response_is_refused() -> Non
         pass
 
 
-def test_a_benchmark_program_that_ends_at_once_is_reported_without_waiting() -> None:
+def test_a_benchmark_program_that_exits_at_once_is_reported_as_failed_without_waiting() -> None:
     """The end is noticed long before the time limit of a slow program."""
     with pytest.raises(NotStarted), running(["false"], "ready"):
         pass

@@ -64,14 +64,16 @@ def test_a_lower_latency_is_a_higher_benchmark_ratio() -> None:
         (Row("rows", at_least=6.1), False),
     ],
 )
-def test_a_benchmark_limit_without_a_peer_bounds_the_figure_itself(row: Row, met: bool) -> None:
+def test_a_benchmark_limit_without_a_peer_client_is_compared_with_the_figure_itself(
+    row: Row, met: bool
+) -> None:
     """A failed round misses the limit."""
     assert judge(row, {OURS: [{row.figure: 6.0}]}).met is met
     assert judge(row, {OURS: [{row.figure: 6.0}, {}]}).met is False
     assert judge(row, {OURS: [{}, {row.figure: 6.0}]}).met is False
 
 
-def test_a_failed_benchmark_round_misses_its_floor() -> None:
+def test_a_failed_benchmark_round_counts_as_a_missed_floor() -> None:
     """Either client may have failed. The ratio uses the rounds in which both have figures."""
     row = Row("rate", against=OFFICIAL, at_least=10)
     for rounds in (
@@ -84,14 +86,16 @@ def test_a_failed_benchmark_round_misses_its_floor() -> None:
         assert outcome.met is False
 
 
-def test_a_missing_benchmark_peer_leaves_a_floor_undecided() -> None:
+def test_a_benchmark_floor_is_undecided_if_the_peer_client_is_not_installed() -> None:
     """The floor is neither met nor missed."""
     outcome = judge(Row("rate", against=OFFICIAL, at_least=10), {OURS: rates(100)})
     assert outcome.ratio is None
     assert outcome.met is None
 
 
-def test_memory_growth_divides_the_last_tenth_of_a_run_by_its_second_tenth() -> None:
+def test_the_memory_growth_of_a_benchmark_run_is_the_last_tenth_divided_by_the_second_tenth() -> (
+    None
+):
     """The first memory of a process, and the memory in between, do not count."""
     memory = [(5, 1.0), (15, 10.0), (20, 12.0), (50, 99.0), (95, 11.0), (100, 22.0)]
     assert growth(memory, 100) == {"growth": 1.5}

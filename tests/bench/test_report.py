@@ -33,7 +33,9 @@ def results(ratio: float) -> Results:
     }
 
 
-def test_a_benchmark_page_gets_a_new_table_and_keeps_its_prose(tmp_path: Path) -> None:
+def test_writing_benchmark_results_replaces_the_table_of_a_page_and_keeps_its_prose(
+    tmp_path: Path,
+) -> None:
     """Writing twice leaves one table."""
     page = tmp_path / "page.md"
     page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
@@ -54,7 +56,7 @@ def test_a_benchmark_page_without_its_table_comments_is_refused(tmp_path: Path) 
         write_docs(page, CASES, results(15), {})
 
 
-def test_the_benchmark_page_in_docs_can_be_written() -> None:
+def test_the_benchmark_table_of_the_page_in_docs_can_be_replaced() -> None:
     """The page has each of the two comments once."""
     text = run.PAGE.read_text(encoding="utf-8")
     assert (text.count(BEGIN), text.count(END)) == (1, 1)
@@ -70,7 +72,9 @@ def test_a_missed_benchmark_floor_is_marked_in_the_table() -> None:
     assert "| 15.0 x | ≥ 50 x **missed** |" in line
 
 
-def test_missed_benchmark_floors_set_the_exit_status_on_request(tmp_path: Path) -> None:
+def test_on_request_the_benchmark_report_exits_with_an_error_for_missed_floors(
+    tmp_path: Path,
+) -> None:
     """Stored results can be shown and judged again without measuring."""
     for ratio, status in ((1.0, 1), (1000.0, 0)):
         kept = tmp_path / "kept.json"
@@ -107,7 +111,7 @@ def test_the_benchmark_chart_shows_every_ratio_with_a_floor() -> None:
     assert values == ["15.0"] * len(shown)
 
 
-def test_the_benchmark_chart_has_its_own_background() -> None:
+def test_the_benchmark_chart_draws_its_own_background_over_the_whole_picture() -> None:
     """A page may be dark while the system is light, so dark text would be on black."""
     tree = ElementTree.fromstring(draw(CASES, results(15)))
     first = next(one for one in tree if one.tag in (f"{SVG}rect", f"{SVG}text"))
@@ -118,14 +122,14 @@ def test_the_benchmark_chart_has_its_own_background() -> None:
     )
 
 
-def test_equal_factors_have_equal_lengths_in_the_benchmark_chart() -> None:
+def test_equal_ratios_of_values_have_equal_lengths_on_the_axis_of_the_benchmark_chart() -> None:
     """The axis is logarithmic, and the largest value is inside the picture."""
     scale = Scale.over([Bar("", "", 200.0, 10.0, True)])
     assert scale.x(10) - scale.x(1) == pytest.approx(scale.x(100) - scale.x(10))
     assert scale.x(1) < scale.x(200) < 800
 
 
-def test_a_benchmark_bar_below_one_extends_to_the_left() -> None:
+def test_a_bar_of_the_benchmark_chart_with_a_ratio_below_one_extends_to_the_left() -> None:
     """Figures below the official client's are visible as such."""
     slow = draw(CASES, results(0.5))
     one = re.search(r'class="one" d="M([\d.]+),', slow)

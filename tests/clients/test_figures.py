@@ -44,13 +44,15 @@ def of_each(*numbers: int) -> list[str]:
     ]
 
 
-def test_a_client_run_without_faults_has_no_figure_but_its_time() -> None:
+def test_every_figure_of_a_client_comparison_run_without_faults_is_zero_except_the_time() -> None:
     found = measured(*of_each(0, 1, 2, 3))
     assert {name for name, value in found.items() if value} == {"seconds"}
     assert found["seconds"] == 1.2
 
 
-def test_an_acknowledged_message_reported_as_failed_is_a_false_failure() -> None:
+def test_a_failure_result_for_a_message_acknowledged_on_the_broker_counts_as_false_failure() -> (
+    None
+):
     lines = [*of_each(0, 1, 2), "2.0 ack 3", "2.1 ack-result 3 OTHER"]
     assert measured(*lines)["false_failures"] == 1
     # Its failure is true when the message is still there, or when a later attempt succeeded.
@@ -59,42 +61,44 @@ def test_an_acknowledged_message_reported_as_failed_is_a_false_failure() -> None
     assert measured(*lines, *of_each(3))["failed"] == 1
 
 
-def test_a_successful_ack_of_a_message_that_is_left_or_redelivered_is_false() -> None:
+def test_an_ack_success_for_a_message_left_or_redelivered_later_counts_as_false_success() -> None:
     assert measured(*of_each(0, 1, 2, 3), left=[2])["false_successes"] == 1
     assert measured(*of_each(0, 1, 2, 3), "2.0 delivered 1 id")["false_successes"] == 1
 
 
-def test_a_successful_nack_of_an_ended_lease_is_a_false_success() -> None:
+def test_a_nack_success_for_an_already_ended_lease_counts_as_false_success() -> None:
     lines = ["1.0 nack 0", "1.1 nack-result 0 SUCCESS", "1.0 nack 1", "1.1 nack-result 1 OTHER"]
     found = measured(*lines, answer="nack", stale=[0])
     assert found["false_successes"] == 1
     assert found["false_failures"] == 1
 
 
-def test_without_exactly_once_delivery_ack_results_are_not_judged() -> None:
+def test_without_exactly_once_delivery_a_client_run_counts_no_false_ack_results() -> None:
     found = measured(*of_each(0, 1, 2, 3), left=[1], exactly_once=False)
     assert "false_successes" not in found
     assert found["left"] == 1
 
 
-def test_an_ack_without_a_result_is_counted_as_unresolved() -> None:
+def test_an_acknowledgement_without_a_result_in_a_client_run_is_counted_as_unresolved() -> None:
     assert measured(*of_each(0, 1, 2), "1.0 ack 3")["unresolved"] == 1
     assert measured(*of_each(0, 1, 2))["unhandled"] == 1
 
 
-def test_only_first_deliveries_of_an_ordering_key_count_for_its_order() -> None:
+def test_redeliveries_are_ignored_when_order_violations_of_a_client_run_are_counted() -> None:
     """1 comes before 0, of the same key. The second delivery of 2 comes after 3."""
     order = (1, 2, 0, 3, 2)
     assert measured(*(f"1.0 delivered {number} id" for number in order))["out_of_order"] == 1
 
 
-def test_a_delivery_pause_lasts_until_the_end_if_messages_are_left() -> None:
+def test_the_delivery_pause_of_a_client_run_with_messages_left_lasts_until_the_end_of_the_run() -> (
+    None
+):
     lines = ["1.0 delivered 0 id", "3.0 delivered 1 id"]
     assert measured(*lines)["pause"] == 2.0
     assert measured(*lines, left=[2])["pause"] == 6.0
 
 
-def test_dropped_messages_of_a_client_run_are_counted() -> None:
+def test_messages_that_a_client_dropped_in_a_comparison_run_are_counted() -> None:
     assert measured("1.0 dropped -1", "2.0 dropped -1")["dropped"] == 2
 
 
@@ -106,23 +110,23 @@ def test_dropped_messages_of_a_client_run_are_counted() -> None:
         (GOOGLE, 3.5, []),
     ],
 )
-def test_only_our_broker_can_miss_a_floor_of_a_client_run(
+def test_floors_of_a_client_comparison_run_apply_only_to_runs_on_the_pullstream_broker(
     broker: str, pause: float, missed: list[str]
 ) -> None:
     assert Run("nacks", "go", broker, 0, {"pause": pause}).missed() == missed
 
 
-def test_each_client_scenario_has_a_floor_for_each_client() -> None:
+def test_each_client_comparison_scenario_has_a_floor_for_each_client() -> None:
     assert all(floors(client, each) for client in ("go", "node") for each in SCENARIOS.values())
 
 
-def test_a_spread_is_one_number_if_all_client_runs_agree() -> None:
+def test_the_spread_of_equal_figures_of_client_runs_is_written_as_one_number() -> None:
     assert spread([2.0, 2.0]) == "2"
     assert spread([3.0, 1.0, 2.25]) == "1 / 2.2 / 3"
     assert spread([]) == "-"
 
 
-def test_a_pipeline_run_is_judged_by_the_messages_that_it_reads() -> None:
+def test_figures_of_a_pipeline_run_are_computed_from_the_messages_that_the_pipeline_reads() -> None:
     events = [
         Event.parse(f"{seconds} delivered {number}")
         for seconds, number in [(2.0, 1), (3.0, 0), (3.5, 0), (7.0, 2)]
@@ -133,6 +137,6 @@ def test_a_pipeline_run_is_judged_by_the_messages_that_it_reads() -> None:
     assert "out_of_order" not in reading(events, messages=4, per_key=0)
 
 
-def test_a_pipeline_run_that_reads_nothing_has_figures() -> None:
+def test_a_pipeline_run_that_reads_no_messages_has_figures() -> None:
     found = reading([], messages=4, per_key=0)
     assert found == {"unread": 4, "repeated": 0, "reading": 0.0}

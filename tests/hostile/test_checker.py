@@ -27,7 +27,7 @@ def kinds(*steps: tuple[str, str, dict[str, Any]]) -> list[str]:
     return [violation.kind for violation in judge(history(*steps)).violations]
 
 
-def test_the_hostile_checker_finds_no_violation_in_truthful_results() -> None:
+def test_the_checker_of_hostile_broker_runs_finds_no_violation_in_truthful_results() -> None:
     verdict = judge(
         history(
             step("begin", "key:0", received=0.0),
@@ -51,7 +51,7 @@ def test_the_hostile_checker_finds_no_violation_in_truthful_results() -> None:
     assert verdict.counts == {"ack": {"truthful": 2}, "publish": {"truthful": 1}}
 
 
-def test_the_hostile_checker_finds_a_lost_ack() -> None:
+def test_the_checker_of_hostile_broker_runs_finds_a_lost_acknowledgement() -> None:
     lost = asked("ack 1", tracked=False, message="key:0")
     assert kinds(lost, step("closed", "")) == ["lost ack"]
     assert kinds(lost, step("reported", "ack 1"), step("closed", "")) == []
@@ -60,20 +60,24 @@ def test_the_hostile_checker_finds_a_lost_ack() -> None:
 
 
 @pytest.mark.parametrize("subject", ["ack 1", "nack 1", "extend 1", "publish :a"])
-def test_the_hostile_checker_finds_a_false_success(subject: str) -> None:
+def test_the_checker_of_hostile_broker_runs_finds_a_success_of_a_request_without_effect(
+    subject: str,
+) -> None:
     verdict = judge(history(asked(subject, message="key:0"), step("success", subject, id="7")))
     assert [violation.kind for violation in verdict.violations] == ["false success"]
     assert verdict.counts == {subject.partition(" ")[0]: {"false": 1}}
 
 
-def test_the_hostile_checker_finds_the_id_of_another_message_as_a_false_success() -> None:
+def test_the_checker_of_hostile_broker_runs_finds_a_publish_success_with_a_wrong_message_id() -> (
+    None
+):
     took = step("took", "publish :a", id="7")
     assert kinds(asked("publish :a"), took, step("success", "publish :a", id="8")) == [
         "false success"
     ]
 
 
-def test_a_failure_of_a_request_that_took_effect_is_false_unless_it_is_open() -> None:
+def test_the_checker_of_hostile_runs_finds_definite_failures_of_requests_that_took_effect() -> None:
     begin = asked("ack 1", message="key:0"), step("arrived", "ack 1"), step("took", "ack 1")
     plain = step("failure", "ack 1", error="INVALID_ACK_ID", open=False, text="")
     assert kinds(*begin, plain) == ["false failure"]
@@ -84,7 +88,7 @@ def test_a_failure_of_a_request_that_took_effect_is_false_unless_it_is_open() ->
     assert kinds(*extended, step("failure", "extend 1", error="OTHER", open=False, text="")) == []
 
 
-def test_the_hostile_checker_finds_a_reordered_key() -> None:
+def test_the_checker_of_hostile_broker_runs_finds_messages_of_a_key_handled_out_of_order() -> None:
     def begin(number: int) -> tuple[str, str, dict[str, Any]]:
         return step("begin", f"key:{number}", received=0.0)
 
@@ -98,7 +102,7 @@ def test_the_hostile_checker_finds_a_reordered_key() -> None:
     assert kinds(step("begin", ":5", received=0.0)) == []
 
 
-def test_the_hostile_checker_finds_a_redelivery_after_a_confirmed_ack() -> None:
+def test_the_checker_of_hostile_broker_runs_finds_a_redelivery_after_a_confirmed_ack() -> None:
     acked = (
         asked("ack 1", message=":0", exactly_once=True),
         step("took", "ack 1"),
@@ -109,13 +113,13 @@ def test_the_hostile_checker_finds_a_redelivery_after_a_confirmed_ack() -> None:
     assert kinds(*acked, step("begin", ":0", received=1.5)) == []
 
 
-def test_the_hostile_checker_finds_an_unresolved_future() -> None:
+def test_the_checker_of_hostile_broker_runs_finds_a_future_that_was_never_resolved() -> None:
     verdict = judge(history(asked("publish :a"), step("took", "publish :a", id="7")))
     assert [violation.kind for violation in verdict.violations] == ["unresolved future"]
     assert verdict.counts == {"publish": {"unresolved": 1}}
 
 
-def test_the_account_of_a_hostile_violation_names_the_message_and_its_events() -> None:
+def test_the_report_of_a_violation_in_a_hostile_run_names_the_message_and_its_events() -> None:
     (violation,) = judge(history(asked("publish :a"))).violations
     account = violation.account(0.0)
     assert account.splitlines()[0] == "unresolved future: publish :a has no result"
@@ -123,7 +127,7 @@ def test_the_account_of_a_hostile_violation_names_the_message_and_its_events() -
     assert "tracked=True" in account
 
 
-def test_the_hostile_checker_finds_confirmed_messages_stored_out_of_order() -> None:
+def test_the_checker_of_hostile_broker_runs_finds_confirmed_messages_stored_out_of_order() -> None:
     def publish(number: int, *rest: str) -> list[tuple[str, str, dict[str, Any]]]:
         return [step(what, f"publish key:{number}", id=str(number)) for what in rest]
 

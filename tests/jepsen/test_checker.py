@@ -94,7 +94,7 @@ def test_the_jepsen_checker_finds_a_lost_confirmed_message() -> None:
     ("durability", "found"),
     [("memory", []), ("disk", []), ("fsync", ["confirmed message lost"])],
 )
-def test_the_documented_loss_of_a_durability_class_is_no_jepsen_violation(
+def test_the_jepsen_checker_accepts_the_documented_loss_of_a_durability_class(
     durability: str, found: list[str]
 ) -> None:
     verdict = check(*published(":0", "1"), KILLED, durability=durability)
@@ -104,7 +104,7 @@ def test_the_documented_loss_of_a_durability_class_is_no_jepsen_violation(
     assert kinds(KILLED, *published(":0", "1"), durability=durability) == ["confirmed message lost"]
 
 
-def test_the_jepsen_checker_finds_a_loss_of_class_disk_above_its_bound() -> None:
+def test_the_jepsen_checker_finds_a_loss_of_durability_disk_above_the_documented_bound() -> None:
     steps = [*published(":0", "1"), *published(":1", "2"), *published(":2", "3"), KILLED]
     assert kinds(*steps, durability="disk", apart=0.1) == []
     assert kinds(*steps, durability="disk", apart=0.3) == ["loss above the bound"]
@@ -126,7 +126,9 @@ def test_the_jepsen_checker_finds_an_ack_lost_by_a_crash() -> None:
     assert kinds(*before, *delivered(":0", "1", "d2", received=7.0)) == ["lost ack"]
 
 
-def test_callbacks_of_a_key_may_overlap_only_in_an_official_client() -> None:
+def test_the_jepsen_checker_accepts_overlapping_callbacks_of_a_key_only_in_official_clients() -> (
+    None
+):
     """The client begins a held message for each copy that ends, on any of its threads."""
     sent = [*published("key:0", "1"), *published("key:1", "2")]
     first, second = delivered("key:0", "1", "d1"), delivered("key:1", "2", "d2")
@@ -136,7 +138,7 @@ def test_callbacks_of_a_key_may_overlap_only_in_an_official_client() -> None:
     assert kinds(*sent, *first, *second, *ends) == ["reordered key"]
 
 
-def test_the_jepsen_checker_finds_a_reordered_key() -> None:
+def test_the_jepsen_checker_finds_messages_of_an_ordering_key_handled_out_of_order() -> None:
     both = [*published("key:0", "1"), *published("key:1", "2")]
     swapped = [*handled("key:1", "2", "d1"), *handled("key:0", "1", "d2")]
     assert kinds(*both, *swapped) == ["reordered key"]
@@ -147,7 +149,7 @@ def test_the_jepsen_checker_finds_a_reordered_key() -> None:
     assert kinds(*open_end, *handled("key:1", "2", "d1"), *handled("key:0", "1", "d2")) == []
 
 
-def test_a_client_may_handle_the_copy_of_a_message_lost_by_a_kill() -> None:
+def test_the_jepsen_checker_accepts_a_late_delivery_of_a_message_that_a_broker_kill_lost() -> None:
     steps = [
         *published("key:0", "1"),
         KILLED,
@@ -159,7 +161,7 @@ def test_a_client_may_handle_the_copy_of_a_message_lost_by_a_kill() -> None:
     assert kinds(*steps) == ["reordered key"]
 
 
-def test_a_message_lost_by_a_kill_does_not_block_its_key_in_the_jepsen_checker() -> None:
+def test_the_jepsen_checker_expects_later_messages_of_a_key_after_a_broker_kill_lost_one() -> None:
     steps = [
         *published("key:0", "1"),
         *delivered("key:0", "1", "d1"),
@@ -178,21 +180,21 @@ def test_the_jepsen_checker_finds_an_unresolved_future_of_a_closed_client() -> N
     assert kinds(*begun, CLOSED) == ["unresolved future"]
 
 
-def test_the_jepsen_checker_finds_invented_messages_and_duplicate_ids() -> None:
+def test_the_jepsen_checker_finds_deliveries_of_unpublished_messages_and_duplicate_ids() -> None:
     assert kinds(*handled(":9", "1")) == ["invented message"]
     both = [*published(":0", "1"), *published(":1", "2"), *handled(":1", "2", "d1")]
     found = kinds(*both, *handled(":0", "1", "d2"), *delivered(":1", "1", "d3"))
     assert "id used twice" in found
 
 
-def test_a_seek_to_a_time_may_skip_earlier_messages_in_the_jepsen_checker() -> None:
+def test_the_jepsen_checker_accepts_that_a_seek_to_a_time_skips_earlier_messages() -> None:
     seek = step("time seek", ONCE)
     assert kinds(*published(":0", "1"), seek) == []
     # A seek without an answer may take effect some seconds later.
     assert kinds(seek, *published(":0", "1"), apart=11.0) == ["confirmed message lost"]
 
 
-def test_the_account_of_a_jepsen_violation_has_the_message_and_its_history() -> None:
+def test_the_report_of_a_jepsen_violation_has_the_message_and_its_history() -> None:
     (violation,) = check(*published(":0", "1"), KILLED).violations
     lines = violation.account(0.0).splitlines()
     assert lines[0].startswith("confirmed message lost: :0 was confirmed with the id 1")

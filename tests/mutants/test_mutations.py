@@ -41,11 +41,13 @@ def changes(source: str) -> list[tuple[str, str]]:
         ("x: int | None = a", []),
     ],
 )
-def test_each_token_has_its_mutants(line: str, after: list[str]) -> None:
+def test_the_mutation_tool_creates_the_expected_mutants_for_each_kind_of_token(
+    line: str, after: list[str]
+) -> None:
     assert changes(line) == [(line, each) for each in after]
 
 
-def test_annotations_decorators_and_docstrings_stay() -> None:
+def test_the_mutation_tool_changes_no_annotations_decorators_and_docstrings() -> None:
     source = '''
         @decorator(1 + 2)
         def f(x: int | None, *, y: bool = True) -> int | None:
@@ -56,7 +58,7 @@ def test_annotations_decorators_and_docstrings_stay() -> None:
     assert changes(source) == [(before, before.replace("True", "False"))]
 
 
-def test_members_of_an_enum_are_swapped() -> None:
+def test_the_mutation_tool_replaces_a_member_of_an_enum_by_another_member() -> None:
     source = """
         class Light(Enum):
             RED = "red"
@@ -67,27 +69,27 @@ def test_members_of_an_enum_are_swapped() -> None:
     assert changes(source) == [("x = Light.GREEN", "x = Light.RED")]
 
 
-def test_only_one_line_of_a_mutant_differs() -> None:
+def test_a_mutant_differs_from_the_source_in_one_line_only() -> None:
     (mutant,) = mutants("a = b\n\nif c:\n    d(e)\n")
     assert mutant.source == "a = b\n\nif c:\n    pass\n"
     assert (mutant.line, mutant.before, mutant.after) == (4, "d(e)", "pass")
 
 
 @pytest.mark.parametrize("module", SUITES)
-def test_mutants_of_each_module_can_be_compiled(module: str) -> None:
+def test_all_mutants_of_each_tested_module_can_be_compiled(module: str) -> None:
     assert all((TESTS / name).exists() for name in SUITES[module])
     for mutant in mutants((PACKAGE / module).read_text("ascii")):
         ast.parse(mutant.source)
 
 
-def test_the_seed_decides_which_mutants_are_tried() -> None:
+def test_the_seed_of_a_mutation_run_determines_which_mutants_are_tried() -> None:
     module = "streaming/failed_key.py"
     first, again, other = (trials([module], seed, 10) for seed in (1, 1, 2))
     assert first == again != other
     assert len(set(first)) == 10
 
 
-def test_equivalent_mutants_exist_and_are_left_out() -> None:
+def test_mutants_listed_as_equivalent_exist_and_are_not_tried() -> None:
     existing = {
         (module, mutant.before, mutant.after)
         for module in SUITES

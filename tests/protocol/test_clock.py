@@ -49,7 +49,7 @@ PLACES = [read_here, read_as_the_target_of_a_thread, read_in_a_pool, read_in_a_t
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_freezegun_freezes_the_system_clock_wherever_it_is_read(
+def test_a_clock_read_in_any_module_is_frozen_by_freezegun(
     place: Callable[[Callable[[], float]], float],
 ) -> None:
     """Alone, freezegun would return real time near the bottom of a thread's stack."""
@@ -62,7 +62,7 @@ def test_freezegun_freezes_the_system_clock_wherever_it_is_read(
         assert place(clock.monotonic) - before == pytest.approx(300)
 
 
-def test_the_system_clock_advances_without_freezegun() -> None:
+def test_the_system_clock_advances_in_real_time_without_freezegun() -> None:
     """Monotonic time neither stops nor goes back."""
     before = SYSTEM_CLOCK.monotonic()
     while SYSTEM_CLOCK.monotonic() == before:
@@ -70,7 +70,7 @@ def test_the_system_clock_advances_without_freezegun() -> None:
     assert SYSTEM_CLOCK.monotonic() > before
 
 
-def test_a_deadline_keeps_its_distance_when_freezegun_starts_and_ends() -> None:
+def test_system_clock_time_continues_without_a_jump_when_freezegun_starts_and_ends() -> None:
     """The values of frozen and of real monotonic time differ by more than a billion seconds."""
     clock = SystemClock()
     before = clock.monotonic()
@@ -84,7 +84,7 @@ def test_a_deadline_keeps_its_distance_when_freezegun_starts_and_ends() -> None:
     assert 0 <= clock.monotonic() - (deadline - 1) < 60
 
 
-def test_monotonic_time_does_not_go_back_with_frozen_wall_time() -> None:
+def test_monotonic_time_of_the_system_clock_does_not_go_back_with_frozen_wall_time() -> None:
     clock = SystemClock()
     with freeze_time(START) as frozen:
         before = clock.monotonic()
@@ -96,7 +96,9 @@ def test_monotonic_time_does_not_go_back_with_frozen_wall_time() -> None:
         assert clock.monotonic() >= before + 3
 
 
-def test_waits_on_the_system_clock_are_short() -> None:
+def test_the_timeout_of_a_wait_on_the_system_clock_is_limited_so_that_time_jumps_are_noticed() -> (
+    None
+):
     """A deadline is noticed soon after frozen time was moved past it."""
     clock = SystemClock()
     with freeze_time(START):
@@ -108,7 +110,7 @@ def test_waits_on_the_system_clock_are_short() -> None:
         assert clock.timeout(None) is None
 
 
-def test_the_system_clock_calls_no_wakers() -> None:
+def test_the_system_clock_never_calls_its_registered_wakers() -> None:
     """The clock accepts wakers because every clock does."""
     woken: list[str] = []
     clock = SystemClock()
@@ -129,7 +131,7 @@ def test_a_manual_clock_advances_only_by_advance() -> None:
     assert (clock.now(), clock.monotonic()) == (1002.5, 2.5)
 
 
-def test_a_manual_clock_refuses_to_go_back() -> None:
+def test_advancing_a_manual_clock_by_a_negative_time_is_refused() -> None:
     """The error has the requested step, and the time is unchanged."""
     clock = ManualClock()
     with pytest.raises(ValueError, match=r"seconds is -1; it must be finite and not negative"):
@@ -137,7 +139,7 @@ def test_a_manual_clock_refuses_to_go_back() -> None:
     assert clock.monotonic() == 0.0
 
 
-def test_a_wait_on_a_manual_clock_has_no_timeout() -> None:
+def test_a_wait_on_a_manual_clock_for_a_future_deadline_has_no_timeout() -> None:
     """Only a deadline that has passed needs no wait."""
     clock = ManualClock()
     clock.advance(10)
@@ -146,7 +148,7 @@ def test_a_wait_on_a_manual_clock_has_no_timeout() -> None:
     assert clock.timeout(10.0) == 0.0
 
 
-def test_manual_clock_wakers_see_the_new_time_before_advance_returns() -> None:
+def test_wakers_of_a_manual_clock_are_called_with_the_new_time_before_advance_returns() -> None:
     """A waker's work is done when `advance` has returned."""
     clock = ManualClock()
     seen: list[tuple[float, bool]] = []
@@ -164,7 +166,7 @@ class Sleeper:
         self.woken += 1
 
 
-def test_a_removed_clock_waker_is_not_called() -> None:
+def test_a_waker_removed_from_a_manual_clock_is_not_called() -> None:
     """A method is recognised, although each access creates another object for it."""
     clock, sleeper = ManualClock(), Sleeper()
     clock.add_waker(sleeper.wake)
@@ -174,7 +176,7 @@ def test_a_removed_clock_waker_is_not_called() -> None:
     assert sleeper.woken == 0
 
 
-def test_a_clock_waker_may_add_and_remove_wakers() -> None:
+def test_a_waker_of_a_manual_clock_may_add_and_remove_wakers() -> None:
     """The change takes effect with the next advance."""
     clock, sleeper = ManualClock(), Sleeper()
 

@@ -17,7 +17,7 @@ READERS: list[tuple[type[Message], type[Message]]] = [
 @pytest.mark.parametrize(
     ("reader", "read"), READERS, ids=lambda kind: kind.DESCRIPTOR.full_name.partition(".v1.")[2]
 )
-def test_a_columns_message_has_the_fields_of_the_message_that_it_reads(
+def test_a_columns_message_type_has_the_same_field_names_and_numbers_as_the_original_type(
     reader: type[Message], read: type[Message]
 ) -> None:
     """Fields have the same names and numbers.
@@ -33,7 +33,7 @@ def test_a_columns_message_has_the_fields_of_the_message_that_it_reads(
         assert field.type == kind
 
 
-def test_response_columns_have_all_other_fields_of_the_response() -> None:
+def test_a_response_read_as_columns_has_all_fields_of_the_response() -> None:
     """The other fields are available, also whether they are set."""
     response = pubsub.StreamingPullResponse(
         received_messages=[pubsub.ReceivedMessage(ack_id=ack_id) for ack_id in "ab"]
@@ -47,7 +47,7 @@ def test_response_columns_have_all_other_fields_of_the_response() -> None:
     assert read.subscription_properties == response.subscription_properties
 
 
-def test_concatenated_messages_are_read_as_one_message_of_columns() -> None:
+def test_concatenated_encoded_messages_are_parsed_as_one_message_with_a_list_per_field() -> None:
     """A field that one of them does not have leaves no trace."""
     messages = [
         pubsub.PubsubMessage(message_id="1", data=b"a", ordering_key="k"),
@@ -63,7 +63,7 @@ def test_concatenated_messages_are_read_as_one_message_of_columns() -> None:
     assert list(entries.value) == ["y"]
 
 
-def test_attribute_columns_have_a_key_and_a_value_for_each_entry() -> None:
+def test_message_attributes_read_as_columns_have_a_key_and_a_value_for_each_entry() -> None:
     """Either may be empty. Keys and values have the same positions."""
     message = pubsub.PubsubMessage(attributes={"": "", "key": "", "other": "value"})
     read = columns.PubsubMessageColumns.FromString(message.SerializeToString())

@@ -74,7 +74,7 @@ class TableAgainstDictionary(RuleBasedStateMachine):
 TestTableAgainstDictionary = TableAgainstDictionary.TestCase
 
 
-def test_setting_an_item_again_in_a_deadline_table_replaces_its_deadline() -> None:
+def test_setting_an_item_of_a_deadline_table_again_replaces_the_deadline_of_the_item() -> None:
     """Extending a lease must not leave its old deadline behind."""
     table: DeadlineTable[str, str] = DeadlineTable()
     table.set("lease", "message", 10.0, 0.0)
@@ -86,7 +86,7 @@ def test_setting_an_item_again_in_a_deadline_table_replaces_its_deadline() -> No
     assert table.next_due() is None
 
 
-def test_items_with_equal_deadlines_are_due_in_insertion_order() -> None:
+def test_items_of_a_deadline_table_with_equal_deadlines_are_due_in_insertion_order() -> None:
     """Leases of one response end together, and are returned in their order."""
     table: DeadlineTable[int, None] = DeadlineTable()
     table.set_all(((number, None) for number in range(100)), 10.0, 0.0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pullstream_protocol.due_queue import DueQueue
 
 
-def test_a_due_queue_returns_items_in_the_order_of_their_times() -> None:
+def test_a_due_queue_returns_due_items_in_the_order_of_their_times() -> None:
     """Items with equal times come in the order in which they were scheduled."""
     queue: DueQueue[str] = DueQueue()
     for item, due in (("b", 2.0), ("c", 2.0), ("a", 1.0), ("later", 3.0)):
@@ -20,7 +20,9 @@ def test_a_due_queue_returns_items_in_the_order_of_their_times() -> None:
 
 
 @pytest.mark.parametrize("second", [1.0, 9.0])
-def test_rescheduling_an_item_of_a_due_queue_replaces_its_time(second: float) -> None:
+def test_rescheduling_an_item_of_a_due_queue_replaces_the_due_time_of_the_item(
+    second: float,
+) -> None:
     """A new time replaces the old one, whether it is earlier or later."""
     queue: DueQueue[str] = DueQueue()
     queue.schedule("a", 5.0)
@@ -31,7 +33,7 @@ def test_rescheduling_an_item_of_a_due_queue_replaces_its_time(second: float) ->
     assert list(queue.pop_due(100.0)) == []
 
 
-def test_a_forgotten_item_of_a_due_queue_is_not_due() -> None:
+def test_an_item_removed_from_a_due_queue_is_not_returned_as_due() -> None:
     """To forget an item twice, or to forget an item that is not in the queue, has no effect."""
     queue: DueQueue[str] = DueQueue()
     queue.schedule("a", 1.0)
@@ -40,7 +42,7 @@ def test_a_forgotten_item_of_a_due_queue_is_not_due() -> None:
     assert (list(queue.pop_due(5.0)), queue.due_of("a"), queue.next_due()) == ([], None, None)
 
 
-def test_a_cleared_due_queue_is_empty() -> None:
+def test_a_cleared_due_queue_has_no_items_and_no_due_time() -> None:
     """The queue accepts new items."""
     queue: DueQueue[str] = DueQueue()
     queue.schedule("a", 1.0)
@@ -50,7 +52,7 @@ def test_a_cleared_due_queue_is_empty() -> None:
     assert list(queue.pop_due(5.0)) == ["a"]
 
 
-def test_forgotten_entries_of_a_due_queue_do_not_accumulate() -> None:
+def test_replaced_and_removed_entries_of_a_due_queue_do_not_accumulate_in_memory() -> None:
     """The heap stays small, even if the forgotten times are distant."""
     queue: DueQueue[int] = DueQueue()
     for item in range(10_000):

@@ -52,7 +52,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> "queue.SimpleQueue[threading.Ex
     return errors
 
 
-def test_a_due_thread_acts_when_the_clock_reaches_its_time() -> None:
+def test_a_due_thread_runs_its_work_when_the_clock_reaches_the_due_time() -> None:
     """The thread also acts after a jump of the clock to an earlier time."""
     due = Due()
     due.at = 10.0
@@ -63,7 +63,7 @@ def test_a_due_thread_acts_when_the_clock_reaches_its_time() -> None:
         assert due.next_act() == 10
 
 
-def test_a_due_thread_acts_at_once_on_work_that_is_already_due() -> None:
+def test_a_due_thread_runs_work_that_is_already_due_at_once() -> None:
     """The work may be due when the thread starts."""
     due = Due()
     due.at = 0.0
@@ -71,7 +71,7 @@ def test_a_due_thread_acts_at_once_on_work_that_is_already_due() -> None:
         assert due.next_act() == 0
 
 
-def test_a_wake_up_before_the_start_of_a_due_thread_counts() -> None:
+def test_a_due_thread_woken_before_its_start_runs_its_work_when_started() -> None:
     """The owner may have work before it starts the thread."""
     due = Due()
     due.thread.wake()
@@ -79,7 +79,7 @@ def test_a_wake_up_before_the_start_of_a_due_thread_counts() -> None:
         assert due.next_act() == 0
 
 
-def test_posted_events_run_on_the_due_thread_before_it_acts() -> None:
+def test_events_posted_to_a_due_thread_run_on_that_thread_before_its_due_work() -> None:
     """The events keep the order in which they were posted."""
     ran: list[str] = []
     due = Due(lambda: ran.append("act"))
@@ -90,7 +90,7 @@ def test_posted_events_run_on_the_due_thread_before_it_acts() -> None:
     assert ran[:3] == [NAME, "second", "act"]
 
 
-def test_an_exception_in_a_due_thread_is_reported_and_does_not_end_it(
+def test_an_exception_in_the_work_of_a_due_thread_is_logged_and_does_not_end_the_thread(
     reported: "queue.SimpleQueue[threading.ExceptHookArgs]",
 ) -> None:
     """The next wake-up has its effect."""
@@ -106,7 +106,7 @@ def test_an_exception_in_a_due_thread_is_reported_and_does_not_end_it(
 
 
 @pytest.mark.parametrize("error", [IndexError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_a_failing_event_does_not_stop_other_events_of_a_due_thread(
+def test_an_exception_in_an_event_of_a_due_thread_does_not_prevent_other_events(
     reported: "queue.SimpleQueue[threading.ExceptHookArgs]", error: type[BaseException]
 ) -> None:
     """The other events run, and the thread acts, also after `sys.exit()`."""
@@ -191,7 +191,7 @@ def test_a_failed_start_of_a_due_thread_leaves_no_clock_waker(
     assert due.clock._wakers == []
 
 
-def test_runs_here_is_true_only_on_the_due_thread() -> None:
+def test_the_property_runs_here_of_a_due_thread_is_true_only_on_that_thread() -> None:
     """The owner of the thread uses it to detect calls from its own work."""
     here: queue.SimpleQueue[bool] = queue.SimpleQueue()
     due = Due()

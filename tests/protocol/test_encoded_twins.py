@@ -55,13 +55,15 @@ def fields_of(kind: type[Message]) -> list[descriptor_pb2.FieldDescriptorProto]:
     return list(proto.field)
 
 
-def test_every_encoded_message_is_compared_with_its_plain_one() -> None:
+def test_the_comparison_tests_cover_every_message_type_of_encoded_proto() -> None:
     """A twin added to encoded.proto must be added to the list that these tests use."""
     listed = {twin.DESCRIPTOR.name for twin, _ in TWINS}
     assert set(encoded_pb2.DESCRIPTOR.message_types_by_name) <= listed
 
 
-def test_encoded_messages_have_the_fields_of_the_plain_messages() -> None:
+def test_message_types_of_encoded_proto_have_the_field_names_and_numbers_of_the_plain_types() -> (
+    None
+):
     """Names, numbers, labels and types agree, except for the message itself, which is bytes."""
     field_proto = descriptor_pb2.FieldDescriptorProto
     twin_of = {f".{plain.DESCRIPTOR.full_name}": twin.DESCRIPTOR for twin, plain in TWINS}
@@ -77,7 +79,7 @@ def test_encoded_messages_have_the_fields_of_the_plain_messages() -> None:
         assert fields_of(twin) == expected
 
 
-def test_a_pull_response_of_encoded_messages_reads_as_a_plain_one() -> None:
+def test_a_pull_response_of_encoded_messages_is_parsed_as_a_plain_pull_response() -> None:
     """The broker's concatenation is the PullResponse that it would have built, byte for byte."""
     plain = pubsub_pb2.PullResponse(received_messages=plain_received())
     encoded = encoded_pb2.EncodedPullResponse(received_messages=encoded_received())
@@ -88,7 +90,7 @@ def test_a_pull_response_of_encoded_messages_reads_as_a_plain_one() -> None:
     assert len(wire) == plain.ByteSize()
 
 
-def test_a_streaming_response_of_encoded_messages_reads_as_a_plain_one() -> None:
+def test_a_streaming_pull_response_of_encoded_messages_is_parsed_as_a_plain_response() -> None:
     """Confirmations and properties travel unchanged together with encoded messages."""
     response = pubsub_pb2.StreamingPullResponse
     acknowledged = response.AcknowledgeConfirmation(
@@ -122,7 +124,7 @@ def test_a_streaming_response_of_encoded_messages_reads_as_a_plain_one() -> None
     assert len(wire) == plain.ByteSize()
 
 
-def test_a_plain_pull_response_reads_as_an_encoded_one() -> None:
+def test_a_plain_pull_response_is_parsed_as_a_response_of_encoded_messages() -> None:
     """In the other direction the bytes of each message are complete."""
     wire = pubsub_pb2.PullResponse(received_messages=plain_received()).SerializeToString()
 
@@ -134,7 +136,9 @@ def test_a_plain_pull_response_reads_as_an_encoded_one() -> None:
 
 
 @pytest.mark.parametrize("message", [b"", b"\x0a\x00"], ids=["no bytes", "an empty field"])
-def test_an_encoded_message_of_no_bytes_is_absent_for_the_receiver(message: bytes) -> None:
+def test_an_encoded_message_of_zero_bytes_is_parsed_as_an_unset_message_field(
+    message: bytes,
+) -> None:
     """Empty bytes are omitted from the wire, as encoded.proto warns. Any other value is present."""
     encoded = encoded_pb2.EncodedReceivedMessage(ack_id="a", message=message)
     received = pubsub_pb2.ReceivedMessage.FromString(encoded.SerializeToString())

@@ -33,7 +33,9 @@ def test_each_grpc_status_has_a_pullstream_and_google_exception_class(
 
 
 @pytest.mark.parametrize("code", FAILURE_CODES, ids=lambda code: code.name)
-def test_an_error_passes_unchanged_through_a_grpc_call(code: grpc.StatusCode) -> None:
+def test_an_error_sent_over_grpc_is_received_with_the_same_class_text_and_details(
+    code: grpc.StatusCode,
+) -> None:
     """The test covers class, text, reason and the failures of single ack IDs."""
     sent = errors.BY_CODE[code]("some text", reason="ACK_FAILED", metadata=ACK_FAILURES)
     received = errors.from_rpc_error(FailedCall.of(sent))
@@ -43,7 +45,7 @@ def test_an_error_passes_unchanged_through_a_grpc_call(code: grpc.StatusCode) ->
     assert received.metadata == ACK_FAILURES
 
 
-def test_google_s_client_reads_the_details_of_pullstream_errors() -> None:
+def test_google_s_api_core_reads_the_reason_and_metadata_of_pullstream_errors() -> None:
     """The client discards details whose code or message differs from that of the call."""
     sent = errors.FailedPrecondition("some text", reason="ACK_FAILED", metadata=ACK_FAILURES)
     received = google.from_grpc_error(FailedCall.of(sent))  # type: ignore[no-untyped-call]
@@ -52,7 +54,7 @@ def test_google_s_client_reads_the_details_of_pullstream_errors() -> None:
     assert received.metadata == ACK_FAILURES
 
 
-def test_an_error_without_a_reason_has_a_status_without_details() -> None:
+def test_an_error_without_a_reason_is_sent_over_grpc_with_a_status_but_no_details() -> None:
     """Google's Python client takes an error without this trailer for a success."""
     received = errors.from_rpc_error(FailedCall.of(errors.NotFound("gone")))
     assert (type(received), received.message) == (errors.NotFound, "gone")
@@ -64,7 +66,7 @@ def test_an_error_without_a_reason_has_a_status_without_details() -> None:
 
 @pytest.mark.parametrize("character", ["x", "%", "\n", "ä", "漢", "😀", "\ud800"])
 @pytest.mark.parametrize("named", [0, 20, 200])
-def test_error_trailers_never_exceed_8_kib(character: str, named: int) -> None:
+def test_the_grpc_trailers_of_an_error_never_exceed_8_kib(character: str, named: int) -> None:
     """A long text is cut, and details that do not fit are left out. The status is always whole."""
     metadata = {f"ack-{number}": "TRANSIENT_FAILURE_INVALID_ACK_ID" for number in range(named)}
     error = errors.InvalidArgument(character * 5_000, reason="ACK_FAILED", metadata=metadata)
@@ -79,13 +81,13 @@ def test_error_trailers_never_exceed_8_kib(character: str, named: int) -> None:
     assert errors.fits(error) == (named < 200)
 
 
-def test_a_short_error_text_is_sent_whole() -> None:
+def test_a_short_error_text_is_sent_over_grpc_without_being_cut() -> None:
     """600 characters are short."""
     _, text, _ = errors.status_of(errors.NotFound("x" * 600))
     assert text == "x" * 600
 
 
-def test_error_details_added_by_proxies_do_not_hide_pullstream_details() -> None:
+def test_error_details_of_pullstream_are_read_although_a_proxy_added_other_details() -> None:
     """Every detail of every trailer is examined."""
     status = status_pb2.Status(code=9, message="some text")
     for detail in (
@@ -103,7 +105,7 @@ def test_error_details_added_by_proxies_do_not_hide_pullstream_details() -> None
     assert errors.from_rpc_error(call).metadata == ACK_FAILURES
 
 
-def test_unreadable_error_details_do_not_hide_the_status() -> None:
+def test_a_grpc_error_with_unreadable_details_keeps_its_status_code_and_text() -> None:
     """The content of the details is lost, but the failure is not."""
     call = FailedCall(
         grpc.StatusCode.NOT_FOUND, "gone", ((errors.STATUS_DETAILS_KEY, b"\xff\xff\xff"),)
@@ -112,19 +114,19 @@ def test_unreadable_error_details_do_not_hide_the_status() -> None:
     assert (type(error), error.message) == (errors.NotFound, "gone")
 
 
-def test_an_error_without_text_has_the_name_of_its_status_as_message() -> None:
+def test_the_message_of_a_grpc_error_without_text_is_the_name_of_its_status_code() -> None:
     """An empty message would be of no use in a log."""
     assert "NOT_FOUND" in errors.from_rpc_error(FailedCall(grpc.StatusCode.NOT_FOUND, None)).message
 
 
-def test_a_bare_rpc_error_becomes_an_unknown_error() -> None:
+def test_an_rpc_error_without_a_status_code_is_converted_to_the_error_class_unknown() -> None:
     """In a few places grpc raises its bare base class."""
     error = errors.from_rpc_error(grpc.RpcError("out of the blue"))
     assert (type(error), error.message) == (errors.Unknown, "out of the blue")
 
 
 @pytest.mark.parametrize("kind", errors.BY_CODE.values())
-def test_the_text_of_an_error_begins_with_its_http_code_if_it_has_one(
+def test_str_of_an_error_begins_with_its_http_status_code_if_there_is_one(
     kind: type[errors.RpcError],
 ) -> None:
     """Google's classes have none for UNKNOWN and DATA_LOSS."""

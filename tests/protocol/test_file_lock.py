@@ -32,7 +32,9 @@ def elsewhere(path: Path) -> str:
     return ran.stdout.strip()
 
 
-def test_a_file_lock_has_one_holder(tmp_path: Path) -> None:
+def test_a_held_file_lock_cannot_be_acquired_again_in_this_or_another_process(
+    tmp_path: Path,
+) -> None:
     """The lock is held in this process and in others, until the lock is released."""
     path = tmp_path / "a.lock"
     lock = FileLock(path)
@@ -56,7 +58,9 @@ def test_a_file_lock_on_a_symbolic_link_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
-def test_a_file_lock_can_be_waited_for(tmp_path: Path) -> None:
+def test_acquiring_a_held_file_lock_with_wait_returns_when_the_holder_releases_the_lock(
+    tmp_path: Path,
+) -> None:
     """The wait ends when the holder releases it, and the lock has one holder again."""
     path = tmp_path / "a.lock"
     held, taken = FileLock(path), queue.SimpleQueue[FileLock]()
@@ -71,7 +75,9 @@ def test_a_file_lock_can_be_waited_for(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_opening_and_closing_a_lock_file_does_not_release_the_lock(tmp_path: Path) -> None:
+def test_opening_and_closing_a_lock_file_in_the_holding_process_does_not_release_the_lock(
+    tmp_path: Path,
+) -> None:
     """A POSIX lock would be released."""
     path = tmp_path / "a.lock"
     lock = FileLock(path)
@@ -80,7 +86,9 @@ def test_opening_and_closing_a_lock_file_does_not_release_the_lock(tmp_path: Pat
     lock.release()
 
 
-def test_a_lock_file_names_its_holder_and_is_private(tmp_path: Path) -> None:
+def test_a_lock_file_names_the_process_of_its_holder_and_is_readable_by_its_owner_only(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "a.lock"
     assert holder_of(path) is None
     lock = FileLock(path)
@@ -90,7 +98,7 @@ def test_a_lock_file_names_its_holder_and_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
-def test_a_forked_child_does_not_keep_a_file_lock(tmp_path: Path) -> None:
+def test_a_forked_child_process_does_not_keep_the_file_lock_of_its_parent(tmp_path: Path) -> None:
     """The lock ends with its holder, even if a child of that continues to run."""
     program = f"""
 import os, pathlib, time, pullstream_protocol.file_lock as m

@@ -71,7 +71,7 @@ def compound(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressi
 
 
 @given(expression=st.recursive(CONDITIONS, compound, max_leaves=8), attributes=ATTRIBUTES)
-def test_a_filter_evaluates_as_its_conditions_do(
+def test_a_subscription_filter_evaluates_to_the_combination_of_its_conditions(
     expression: Expression, attributes: dict[str, str]
 ) -> None:
     """Any combination of conditions evaluates as its parts do."""
@@ -95,7 +95,7 @@ def test_not_binds_tighter_than_and_and_or_in_a_filter(
 
 
 @given(text=st.text())
-def test_any_text_is_a_filter_or_is_refused(text: str) -> None:
+def test_any_text_as_subscription_filter_is_compiled_or_refused(text: str) -> None:
     """Invalid text gives a clear error and no other exception."""
     try:
         accepts = compile_filter(text)
@@ -130,7 +130,7 @@ def test_any_text_is_a_filter_or_is_refused(text: str) -> None:
         )
     ).map("".join)
 )
-def test_any_sequence_of_filter_words_is_a_filter_or_is_refused(text: str) -> None:
+def test_any_sequence_of_words_of_the_filter_language_is_compiled_or_refused(text: str) -> None:
     """The same holds for text that looks almost right."""
     try:
         accepts = compile_filter(text)
@@ -140,7 +140,7 @@ def test_any_sequence_of_filter_words_is_a_filter_or_is_refused(text: str) -> No
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_an_empty_filter_accepts_all_messages(text: str) -> None:
+def test_an_empty_subscription_filter_accepts_all_messages(text: str) -> None:
     """A subscription without a filter receives all messages."""
     assert compile_filter(text)({})
     assert compile_filter(text)({"a": "b"})
@@ -158,21 +158,23 @@ def test_an_empty_filter_accepts_all_messages(text: str) -> None:
         ('"AND ("', "AND ("),
     ],
 )
-def test_filter_strings_may_have_escapes(literal: str, value: str) -> None:
+def test_strings_in_a_subscription_filter_may_contain_escape_sequences(
+    literal: str, value: str
+) -> None:
     """Strings have quotes, backslashes, and characters by number: hex, octal, Unicode."""
     accepts = compile_filter(f"attributes.a={literal}")
     assert accepts({"a": value})
     assert not accepts({"a": value + "."})
 
 
-def test_whitespace_in_a_filter_is_ignored() -> None:
+def test_whitespace_between_the_words_of_a_subscription_filter_is_ignored() -> None:
     """Space is allowed between words, before the first and after the last."""
     accepts = compile_filter(' \thasPrefix ( attributes . a , "v" )\n AND NOT attributes : b ')
     assert accepts({"a": "v"})
     assert not accepts({"a": "v", "b": ""})
 
 
-def test_filters_are_case_sensitive() -> None:
+def test_attribute_names_and_values_in_a_subscription_filter_are_case_sensitive() -> None:
     """The rule holds for keys, values and prefixes."""
     for text in ('attributes.a="v"', "attributes:a", 'hasPrefix(attributes.a,"v")'):
         assert compile_filter(text)({"a": "v"})
@@ -215,14 +217,14 @@ def test_filters_are_case_sensitive() -> None:
         r'attributes.a = "\U00110000"',
     ],
 )
-def test_a_text_outside_the_filter_language_is_refused(text: str) -> None:
+def test_a_subscription_filter_with_invalid_syntax_is_refused(text: str) -> None:
     """The error quotes the filter."""
     with pytest.raises(InvalidArgument, match="argument=Invalid filter: ") as refused:
         compile_filter(text)
     assert text in refused.value.message
 
 
-def test_a_filter_error_names_the_position() -> None:
+def test_the_error_for_an_invalid_subscription_filter_names_the_position() -> None:
     """The error has the position, so that the user need not search."""
     with pytest.raises(InvalidArgument, match="expected = or !=, at position 13 of"):
         compile_filter("attributes.a > 1")
@@ -231,7 +233,9 @@ def test_a_filter_error_names_the_position() -> None:
 @pytest.mark.parametrize(
     ("depth", "passes"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False), (10_000, False)]
 )
-def test_nesting_of_parentheses_in_a_filter_is_limited(depth: int, passes: bool) -> None:
+def test_a_subscription_filter_with_too_deeply_nested_parentheses_is_refused(
+    depth: int, passes: bool
+) -> None:
     """A hostile filter is refused before it exhausts the stack."""
     text = "(" * depth + "attributes:a" + ")" * depth
     if passes:
@@ -241,7 +245,7 @@ def test_nesting_of_parentheses_in_a_filter_is_limited(depth: int, passes: bool)
         compile_filter(text)
 
 
-def test_many_negations_in_a_filter_cost_nothing() -> None:
+def test_a_subscription_filter_with_thousands_of_negations_is_compiled_and_evaluated() -> None:
     """Negations cancel out while they are parsed."""
     assert compile_filter("-" * 9_999 + "attributes:a")({})
     assert not compile_filter("NOT " * 10_000 + "attributes:a")({})

@@ -70,13 +70,15 @@ def begin_wait(channel: grpc.Channel) -> Any:
 # ---- pins ----------------------------------------------------------------------------------------
 
 
-def test_the_installed_grpc_release_is_a_tested_one() -> None:
+def test_the_installed_grpc_release_is_in_the_list_of_tested_releases() -> None:
     """A newer one may have changed its private parts."""
     release = tuple(map(int, grpc.__version__.split(".")[:2]))
     assert OLDEST <= release <= NEWEST
 
 
-def test_the_oldest_allowed_grpc_release_is_a_tested_one() -> None:
+def test_the_oldest_grpc_release_allowed_by_the_packages_is_in_the_list_of_tested_releases() -> (
+    None
+):
     """The package's requirement says so."""
     oldest = re.search(r'"grpcio>=(\d+)\.(\d+)', PYPROJECT.read_text())
     assert oldest is not None
@@ -108,12 +110,14 @@ def test_the_oldest_allowed_grpc_release_is_a_tested_one() -> None:
         "BatchOperationEvent.batch_operations",
     ],
 )
-def test_the_grpc_client_has_the_private_parts_that_segregated_call_uses(name: str) -> None:
+def test_the_installed_grpc_client_has_the_private_parts_that_segregated_call_uses(
+    name: str,
+) -> None:
     """SegregatedCall uses it."""
     assert attrgetter(name)(cygrpc) is not None
 
 
-def test_plain_grpc_channels_are_recognized_as_such() -> None:
+def test_a_plain_grpc_channel_is_distinguished_from_an_intercepted_channel() -> None:
     """Other channels must see their calls."""
     with grpc.insecure_channel("localhost:1") as channel:
         assert isinstance(channel, _channel.Channel)
@@ -122,7 +126,7 @@ def test_plain_grpc_channels_are_recognized_as_such() -> None:
         assert not reads_directly(grpc.intercept_channel(channel, _Passing()))
 
 
-def test_the_grpc_server_has_the_private_functions_that_deferred_reply_uses() -> None:
+def test_the_installed_grpc_server_has_the_private_functions_that_deferred_reply_uses() -> None:
     """DeferredReply calls it as gRPC does."""
     parameters = ["rpc_event", "state", "serialized_response"]
     assert list(inspect.signature(_server._status).parameters) == parameters
@@ -144,7 +148,7 @@ def echo(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[b
     context.abort(grpc.StatusCode.NOT_FOUND, "none left")
 
 
-def test_a_segregated_call_reports_each_operation_once() -> None:
+def test_a_segregated_call_returns_one_event_for_each_operation_and_the_status_last() -> None:
     """The opening's operations as well. The last event has the status."""
     with serving("Echo", grpc.stream_stream_rpc_method_handler(echo)) as channel:
         call = SegregatedCall(channel, "/test/Echo", b"one", ())
@@ -168,7 +172,7 @@ def test_a_segregated_call_reports_each_operation_once() -> None:
     assert ("k", "v") in [tuple(item) for item in status.trailing_metadata]
 
 
-def test_a_cancelled_segregated_call_reports_all_its_operations() -> None:
+def test_a_cancelled_segregated_call_returns_an_event_for_every_started_operation() -> None:
     """The call is freed after the last operation."""
     with serving("Echo", grpc.stream_stream_rpc_method_handler(echo)) as channel:
         call = SegregatedCall(channel, "/test/Echo", b"one", ())
@@ -179,7 +183,7 @@ def test_a_cancelled_segregated_call_reports_all_its_operations() -> None:
     assert status.code == grpc.StatusCode.CANCELLED.value[0]
 
 
-def test_a_deferred_reply_may_be_sent_by_another_thread() -> None:
+def test_a_deferred_reply_to_a_grpc_call_may_be_sent_by_another_thread() -> None:
     """The handler has returned long before."""
     with deferring() as (channel, waiting):
         call = begin_wait(channel)
@@ -190,7 +194,7 @@ def test_a_deferred_reply_may_be_sent_by_another_thread() -> None:
         assert not reply.is_active
 
 
-def test_a_deferred_reply_may_be_an_error() -> None:
+def test_a_deferred_reply_may_end_the_grpc_call_with_an_error() -> None:
     """The error has its code and its text."""
     with deferring() as (channel, waiting):
         call = begin_wait(channel)
@@ -199,7 +203,7 @@ def test_a_deferred_reply_may_be_an_error() -> None:
         assert call.details() == "no such thing"
 
 
-def test_a_deferred_reply_to_a_cancelled_call_has_no_effect() -> None:
+def test_a_deferred_reply_to_a_cancelled_grpc_call_has_no_effect() -> None:
     """The caller is gone."""
     with deferring() as (channel, waiting):
         call = begin_wait(channel)

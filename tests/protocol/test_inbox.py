@@ -10,7 +10,7 @@ from pullstream_protocol.inbox import Inbox
 from tests.subscriber.streaming.fakes import TIMEOUT
 
 
-def test_inbox_take_returns_all_events_in_order() -> None:
+def test_inbox_take_returns_all_offered_events_in_order() -> None:
     """The owner works in batches."""
     inbox: Inbox[int] = Inbox(ManualClock())
     for number in range(5):
@@ -25,7 +25,7 @@ def test_inbox_take_does_not_wait_for_a_past_deadline() -> None:
     assert inbox.take(0.0) == []
 
 
-def test_inbox_take_returns_when_the_clock_jumps() -> None:
+def test_inbox_take_returns_when_an_advance_of_the_clock_passes_its_deadline() -> None:
     """The owner looks at the clock again, and at the events of the meantime."""
     clock = ManualClock()
     inbox: Inbox[int] = Inbox(clock)
@@ -37,7 +37,7 @@ def test_inbox_take_returns_when_the_clock_jumps() -> None:
     assert taken == [[]]
 
 
-def test_inbox_take_notices_that_frozen_time_passed_its_deadline() -> None:
+def test_inbox_take_returns_after_frozen_time_was_moved_past_its_deadline() -> None:
     """Waits on the real clock are short, because freezegun does not wake waiting threads."""
     with freeze_time("2030-01-01") as frozen:
         clock = SystemClock()
@@ -68,7 +68,7 @@ def test_inbox_wake_makes_take_return_without_an_event() -> None:
     assert inbox.take(None) == []
 
 
-def test_a_closed_inbox_returns_its_events_and_refuses_new_ones() -> None:
+def test_closing_an_inbox_returns_its_remaining_events_and_refuses_new_events() -> None:
     """An accepted event is always handed out."""
     clock = ManualClock()
     inbox: Inbox[int] = Inbox(clock)
@@ -80,7 +80,7 @@ def test_a_closed_inbox_returns_its_events_and_refuses_new_ones() -> None:
     assert clock._wakers == []
 
 
-def test_an_event_offered_during_the_close_of_an_inbox_is_returned_or_refused() -> None:
+def test_each_event_offered_while_an_inbox_is_closing_is_either_returned_or_refused() -> None:
     """Any number of threads may offer events during the close. Each event has one taker."""
     inbox: Inbox[int] = Inbox(ManualClock())
     offered: list[int] = []

@@ -20,7 +20,7 @@ PARTS = st.text(alphabet="abcXYZ019-_.~+%", min_size=1)
 
 @pytest.mark.parametrize("collection", BUILDERS)
 @given(project=PARTS, identifier=PARTS)
-def test_a_resource_name_survives_building_and_parsing(
+def test_a_resource_name_built_from_its_parts_is_parsed_into_the_same_parts(
     collection: str, project: str, identifier: str
 ) -> None:
     """The test covers every collection. The parser of another collection refuses the name."""
@@ -43,7 +43,7 @@ def test_a_malformed_resource_name_is_parsed_as_an_empty_dict(path: str) -> None
 @pytest.mark.parametrize(
     "identifier", ["abc", "a" + "b" * 254, "Topic-1_2.3~4+5%", "goo-gle", "xgoog"]
 )
-def test_a_valid_resource_name_is_returned_unchanged(identifier: str) -> None:
+def test_checking_a_valid_resource_name_returns_the_name_unchanged(identifier: str) -> None:
     """A name has 3 to 255 characters of a fixed set and begins with a letter."""
     path = f"projects/p/topics/{identifier}"
     assert names.validate("topics", path) == path
@@ -59,7 +59,7 @@ def test_a_valid_resource_name_is_returned_unchanged(identifier: str) -> None:
         *("projects/p/topics/abc\n", "projects/p/topics/äbc", "projects/p/topics/a:c"),
     ],
 )
-def test_an_invalid_resource_name_is_refused_with_google_s_text(path: str) -> None:
+def test_checking_an_invalid_resource_name_raises_an_error_with_google_s_text(path: str) -> None:
     """The error has the value and the address of the rules."""
     with pytest.raises(InvalidArgument) as caught:
         names.validate("topics", path)
@@ -67,7 +67,7 @@ def test_an_invalid_resource_name_is_refused_with_google_s_text(path: str) -> No
     assert "https://" in caught.value.message
 
 
-def test_a_project_name_may_be_any_text_without_a_slash() -> None:
+def test_a_project_name_with_any_text_without_a_slash_is_valid() -> None:
     """Local brokers have project names that Google would refuse."""
     assert names.validate_project("projects/a") == "projects/a"
     assert names.project_path("a") == "projects/a"

@@ -14,7 +14,7 @@ START = "2030-01-01 00:00:00"
 START_SECONDS = 1_893_456_000.0
 
 
-def test_an_offset_clock_is_ahead_of_its_base_by_its_advances() -> None:
+def test_an_offset_clock_is_ahead_of_its_base_clock_by_the_sum_of_its_advances() -> None:
     """The offset applies to wall and monotonic time. The base is unchanged."""
     base = ManualClock(start=1000.0)
     clock = OffsetClock(base)
@@ -24,7 +24,7 @@ def test_an_offset_clock_is_ahead_of_its_base_by_its_advances() -> None:
     assert (base.now(), base.monotonic()) == (1000.0, 0.0)
 
 
-def test_an_offset_clock_runs_on_with_its_base() -> None:
+def test_an_offset_clock_runs_on_with_its_base_clock_after_an_advance() -> None:
     """The clock is moved, not stopped."""
     base = ManualClock(start=1000.0)
     clock = OffsetClock(base)
@@ -33,7 +33,7 @@ def test_an_offset_clock_runs_on_with_its_base() -> None:
     assert (clock.now(), clock.monotonic()) == (1607.0, 607.0)
 
 
-def test_an_offset_clock_without_a_base_uses_real_time() -> None:
+def test_an_offset_clock_without_a_base_clock_uses_real_time() -> None:
     """The time may be frozen by freezegun."""
     with freeze_time(START) as frozen:
         clock = OffsetClock()
@@ -44,7 +44,7 @@ def test_an_offset_clock_without_a_base_uses_real_time() -> None:
         assert clock.monotonic() - before == pytest.approx(65)
 
 
-def test_two_offset_clocks_are_independent() -> None:
+def test_advancing_an_offset_clock_does_not_change_another_offset_clock() -> None:
     """Moving one broker ahead affects neither another broker nor the system clock."""
     with freeze_time(START):
         first, second = OffsetClock(), OffsetClock()
@@ -53,7 +53,7 @@ def test_two_offset_clocks_are_independent() -> None:
         assert first.now() == START_SECONDS + 3600
 
 
-def test_a_wait_on_an_offset_clock_subtracts_its_offset() -> None:
+def test_the_timeout_of_a_wait_on_an_offset_clock_is_shorter_by_the_offset() -> None:
     """A deadline on this clock is nearer by the offset of the clock."""
     with freeze_time(START):
         clock = OffsetClock()
@@ -66,7 +66,7 @@ def test_a_wait_on_an_offset_clock_subtracts_its_offset() -> None:
         assert clock.timeout(None) is None
 
 
-def test_offset_clock_wakers_see_the_new_time_before_advance_returns() -> None:
+def test_wakers_of_an_offset_clock_are_called_with_the_new_time_before_advance_returns() -> None:
     """A removed waker is not woken."""
     clock = OffsetClock(ManualClock())
     seen: list[float] = []
@@ -82,7 +82,9 @@ def test_offset_clock_wakers_see_the_new_time_before_advance_returns() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, math.inf, math.nan])
-def test_an_offset_clock_refuses_negative_and_infinite_steps(seconds: float) -> None:
+def test_advancing_an_offset_clock_by_a_negative_or_infinite_time_is_refused(
+    seconds: float,
+) -> None:
     """Any other step is refused, and the time is unchanged."""
     clock = OffsetClock(ManualClock())
     with pytest.raises(ValueError, match=r"seconds is .+; it must be finite and not negative"):

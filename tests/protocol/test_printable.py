@@ -20,12 +20,12 @@ from pullstream_protocol.printable import printable
         ("half \ud800", r"half \ud800"),
     ],
 )
-def test_printable_escapes_control_characters(text: str, line: str) -> None:
+def test_the_function_printable_escapes_control_characters(text: str, line: str) -> None:
     assert printable(text) == line
 
 
 @given(st.text(st.characters()))
-def test_printable_makes_one_encodable_line_of_every_text(text: str) -> None:
+def test_the_function_printable_turns_any_text_into_one_line_that_can_be_encoded(text: str) -> None:
     line = printable(text)
     assert len(line.splitlines()) <= 1
     line.encode()
@@ -35,9 +35,9 @@ def test_printable_makes_one_encodable_line_of_every_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("limit", "line"), [(10, "aaaaaaaaaa"), (9, "aaaaaa..."), (None, "a" * 10)]
 )
-def test_printable_cuts_a_long_text(limit: int | None, line: str) -> None:
+def test_the_function_printable_shortens_a_long_text(limit: int | None, line: str) -> None:
     assert printable("a" * 10, limit) == line
 
 
-def test_printable_may_keep_line_breaks_and_tabs() -> None:
+def test_the_function_printable_may_keep_line_breaks_and_tabs() -> None:
     assert printable("a\n\tb\r\x1b", keep_lines=True) == "a\n\tb" + r"\r\x1b"

@@ -120,7 +120,7 @@ def broker(tmp_path: Path) -> Iterator[KillableBroker]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_fifty_kills_of_a_broker_revoke_no_answered_request(
+def test_after_fifty_kills_of_a_broker_every_answered_request_has_its_effect(
     broker: KillableBroker, tmp_path: Path
 ) -> None:
     """Each answered message is delivered until it is acknowledged, and ids are unique."""

@@ -64,7 +64,9 @@ def everything(wire: Wire, topic: str) -> list[tuple[int, int]]:
 
 
 @pytest.mark.timeout(120)
-def test_kills_lose_no_confirmed_append_and_no_routed_copy_c2_5_c2_10(tmp_path: Path) -> None:
+def test_kills_of_a_broker_lose_no_confirmed_feed_append_and_no_routed_copy_c2_5_c2_10(
+    tmp_path: Path,
+) -> None:
     """Every answered append is read once, under its number, and was copied at least once."""
     writer = Writer()
     with KillableBroker(tmp_path) as broker:

@@ -19,7 +19,9 @@ REPORT = """<?xml version="1.0" encoding="utf-8"?>
 """
 
 
-def test_each_case_counts_once(tmp_path: Path) -> None:
+def test_each_test_case_in_the_junit_report_of_an_upstream_suite_counts_once(
+    tmp_path: Path,
+) -> None:
     """A case that passes and then fails to clean up counts as failed."""
     report = tmp_path / "report.xml"
     report.write_text(REPORT)

@@ -18,7 +18,9 @@ def lay_out(package: Path, *files: str) -> None:
 
 
 @pytest.mark.parametrize("root", [".", "unpacked", "packages/google-cloud-pubsub"])
-def test_a_tree_may_be_the_package_or_hold_it(tmp_path: Path, root: str) -> None:
+def test_upstream_test_suites_are_found_in_a_source_tree_of_the_package_or_of_its_repository(
+    tmp_path: Path, root: str
+) -> None:
     """The tree is unpacked, cloned, or a part of the repository of all packages."""
     lay_out(tmp_path / root, SYSTEM)
     assert [(each.suite.name, each.path) for each in find(tmp_path)] == [
@@ -26,14 +28,14 @@ def test_a_tree_may_be_the_package_or_hold_it(tmp_path: Path, root: str) -> None
     ]
 
 
-def test_suites_come_from_several_trees(tmp_path: Path) -> None:
+def test_upstream_test_suites_are_collected_from_several_source_trees(tmp_path: Path) -> None:
     """The source package has no samples, and the repository's releases differ. Both are used."""
     lay_out(tmp_path / "package", SYSTEM)
     lay_out(tmp_path / "repository", f"{SAMPLES}/iam_test.py", f"{SAMPLES}/schema_test.py")
     assert [each.suite.name for each in find(tmp_path)] == ["system", "schema", "iam"]
 
 
-def test_suites_of_other_packages_are_not_taken(tmp_path: Path) -> None:
+def test_upstream_test_suites_of_other_google_packages_are_ignored(tmp_path: Path) -> None:
     """Every package of Google's has a tests/system.py."""
     (tmp_path / "storage" / "tests").mkdir(parents=True)
     (tmp_path / "storage" / SYSTEM).touch()
@@ -54,7 +56,9 @@ def suite(name: str) -> Suite:
         ("subscriber", "test_create_cloudstorage_subscription"),
     ],
 )
-def test_what_needs_more_than_a_broker_is_not_run(name: str, case: str) -> None:
+def test_upstream_test_cases_that_need_more_than_a_broker_are_skipped_with_a_reason(
+    name: str, case: str
+) -> None:
     """The table gives the reason."""
     assert suite(name).reason(f"x.py::{case}")
 
@@ -68,6 +72,6 @@ def test_what_needs_more_than_a_broker_is_not_run(name: str, case: str) -> None:
         ("schema", "test_create_avro_schema"),
     ],
 )
-def test_all_else_is_run(name: str, case: str) -> None:
+def test_upstream_test_cases_that_need_only_a_broker_are_run(name: str, case: str) -> None:
     """No case is left out because it fails."""
     assert suite(name).reason(f"x.py::{case}") is None

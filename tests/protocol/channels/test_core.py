@@ -30,7 +30,7 @@ def never(poll: Poll) -> None:
     raise AssertionError("woken, though it has nothing to be told")
 
 
-def test_too_many_channel_subscribers_are_refused() -> None:
+def test_a_channel_subscriber_beyond_the_maximum_number_is_refused() -> None:
     """The refused subscribers leave no state, and the existing subscribers continue."""
     full = hub(sessions=1)
     subscribe(full, "one", "a")
@@ -41,7 +41,7 @@ def test_too_many_channel_subscribers_are_refused() -> None:
     assert full.statistics().subscribers == 1
 
 
-def test_too_many_subscriptions_of_one_channel_subscriber_are_refused() -> None:
+def test_a_channel_subscriber_with_more_keys_than_the_maximum_is_refused() -> None:
     """The batch is refused as a whole. The unsubscribes of the batch make room first."""
     small = hub(interests=2)
     subscribe(small, "one", "a", "b")
@@ -83,7 +83,7 @@ def test_invalid_channel_polls_are_refused(field: str) -> None:
         hub().begin_poll(request, 0.0, never)
 
 
-def test_a_failed_channel_is_reported_to_all_its_subscribers() -> None:
+def test_the_failure_of_a_channel_is_delivered_once_to_each_of_its_subscribers() -> None:
     """Each subscriber gets one notice, independent of the number of its keys."""
     one = hub()
     subscribe(one, "one", "a", "b")
@@ -93,7 +93,7 @@ def test_a_failed_channel_is_reported_to_all_its_subscribers() -> None:
     assert one.statistics().waiting == 3
 
 
-def test_a_channel_core_without_subscribers_has_nothing_due() -> None:
+def test_a_channel_core_has_no_due_time_before_the_first_and_after_the_last_subscriber() -> None:
     """The first subscriber starts the sweeps, and the end of the last one stops them."""
     due: list[float] = []
     idle = hub()
@@ -108,7 +108,7 @@ def test_a_channel_core_without_subscribers_has_nothing_due() -> None:
     assert idle.next_due() is None
 
 
-def test_a_channel_poll_with_messages_is_woken_once() -> None:
+def test_a_waiting_channel_poll_is_woken_once_for_several_messages() -> None:
     """Messages that are published before its end are part of its answer."""
     one = hub()
     woken: list[Poll] = []
@@ -121,7 +121,7 @@ def test_a_channel_poll_with_messages_is_woken_once() -> None:
     assert one.statistics().parked == 0
 
 
-def test_a_channel_poll_with_waiting_messages_is_woken_at_once() -> None:
+def test_a_new_channel_poll_is_answered_at_once_if_messages_are_waiting() -> None:
     """The poll is woken only once, even if further messages come before its end."""
     one = hub()
     woken: list[Poll] = []
@@ -133,7 +133,7 @@ def test_a_channel_poll_with_waiting_messages_is_woken_at_once() -> None:
     assert woken == [poll]
 
 
-def test_a_withdrawn_channel_poll_takes_no_message() -> None:
+def test_a_channel_poll_withdrawn_by_its_caller_takes_no_message() -> None:
     one = hub()
     subscribe(one, "one", "a")
     poll = one.begin_poll(channels.PollRequest(subscriber_id="one"), 0.0, never)
@@ -142,7 +142,7 @@ def test_a_withdrawn_channel_poll_takes_no_message() -> None:
     assert (one.statistics().parked, one.statistics().waiting) == (0, 1)
 
 
-def test_a_channel_subscriber_whose_poll_just_ended_is_not_forgotten() -> None:
+def test_a_channel_subscriber_keeps_its_session_after_the_end_of_a_long_poll() -> None:
     """The sweep comes between a poll whose connection broke and the next poll."""
     one = hub()
     subscribe(one, "one", "a")
@@ -154,7 +154,7 @@ def test_a_channel_subscriber_whose_poll_just_ended_is_not_forgotten() -> None:
     assert one.statistics().subscribers == 0
 
 
-def test_the_same_subscriber_id_of_two_owners_has_two_sessions() -> None:
+def test_two_callers_with_the_same_channel_subscriber_id_have_separate_sessions() -> None:
     """Another caller with the same ID has a separate session, and does not end the first."""
     one = hub()
     subscribe(one, "one", "a")
@@ -167,7 +167,7 @@ def test_the_same_subscriber_id_of_two_owners_has_two_sessions() -> None:
     assert one.statistics().subscribers == 1
 
 
-def test_a_channel_failure_without_room_in_the_mailbox_ends_the_session() -> None:
+def test_a_channel_failure_notice_dropped_from_a_full_mailbox_ends_the_subscriber_session() -> None:
     """The subscriber would otherwise wait for ever. It starts again, and the others continue."""
     small = hub(mailbox_items=2)
     subscribe(small, "one", "a", "b")
@@ -182,6 +182,6 @@ def test_a_channel_failure_without_room_in_the_mailbox_ends_the_session() -> Non
     assert small.statistics().interests == 1
 
 
-def test_a_channel_limit_of_zero_is_refused() -> None:
+def test_a_channel_core_with_a_limit_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^mailbox_bytes is 0; it must be above 0$"):
         ChannelLimits(mailbox_bytes=0)

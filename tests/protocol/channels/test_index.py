@@ -5,7 +5,7 @@ from __future__ import annotations
 from pullstream_protocol.channels.index import Index
 
 
-def test_the_channel_index_finds_subscribers_of_a_key_and_of_its_channel() -> None:
+def test_the_channel_index_finds_subscribers_of_a_key_and_of_the_whole_channel() -> None:
     """Each subscriber is returned once, those of the key first."""
     index: Index[str] = Index()
     index.add("one", ("c", "a"))

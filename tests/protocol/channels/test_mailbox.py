@@ -34,7 +34,7 @@ def filled(seqs: Sequence[int], **limits: int) -> Mailbox:
     return mailbox
 
 
-def test_acknowledged_messages_leave_the_mailbox() -> None:
+def test_acknowledged_messages_are_removed_from_the_channel_mailbox() -> None:
     """A message that is sent but not acknowledged stays."""
     mailbox = filled([1, 3, 5])
     assert told(mailbox) == [(1, 0), (3, 0), (5, 0)]
@@ -44,7 +44,9 @@ def test_acknowledged_messages_leave_the_mailbox() -> None:
     assert (len(mailbox), mailbox.size, mailbox.has_news) == (0, 0, False)
 
 
-def test_a_full_mailbox_drops_the_oldest_messages_and_reports_them_until_acknowledged() -> None:
+def test_a_full_channel_mailbox_drops_the_oldest_messages_and_reports_how_many_until_acked() -> (
+    None
+):
     mailbox = filled([1, 2, 3, 4], mailbox_items=2)
     assert told(mailbox) == [(2, 2), (3, 0), (4, 0)]
     assert told(mailbox) == [(2, 2), (3, 0), (4, 0)]
@@ -52,7 +54,9 @@ def test_a_full_mailbox_drops_the_oldest_messages_and_reports_them_until_acknowl
     assert told(mailbox) == []
 
 
-def test_a_dropped_message_that_the_reader_has_acknowledged_is_not_reported() -> None:
+def test_a_channel_mailbox_does_not_report_dropped_messages_that_the_reader_had_acknowledged() -> (
+    None
+):
     """The drop is reported only if the reply did not reach the reader."""
     mailbox = filled([1, 2], mailbox_items=2)
     assert told(mailbox) == [(1, 0), (2, 0)]
@@ -65,18 +69,18 @@ def test_a_dropped_message_that_the_reader_has_acknowledged_is_not_reported() ->
     assert told(mailbox) == [(3, 0)]
 
 
-def test_the_newest_message_fits_into_a_mailbox_whatever_its_size() -> None:
+def test_a_channel_mailbox_keeps_the_newest_message_even_if_it_exceeds_the_byte_limit() -> None:
     mailbox = Mailbox(ChannelLimits(mailbox_bytes=300))
     mailbox.add(item(1))
     assert mailbox.add(item(2, size=120)) == 1
     assert told(mailbox) == [(1, 1), (2, 0)]
 
 
-def test_a_mailbox_reply_has_at_least_one_item() -> None:
+def test_a_channel_mailbox_reply_has_at_least_one_message_even_above_the_byte_limit() -> None:
     assert told(filled([1, 2]), max_bytes=1) == [(1, 0)]
 
 
-def test_a_mailbox_can_keep_only_the_newest_message_of_each_key() -> None:
+def test_a_channel_mailbox_can_keep_only_the_newest_message_of_each_key() -> None:
     """The messages keep the order of publishing.
 
     A failure does not count as a message of its key.
@@ -91,7 +95,7 @@ def test_a_mailbox_can_keep_only_the_newest_message_of_each_key() -> None:
     assert told(mailbox) == [(4, 0), (5, 0)]
 
 
-def test_keep_newest_only_also_applies_to_messages_already_in_the_mailbox() -> None:
+def test_setting_keep_newest_only_drops_older_messages_already_in_the_channel_mailbox() -> None:
     """Commands that ask for it may come after the first poll."""
     mailbox = filled([1, 2, 3])
     mailbox.keep_newest_only()
@@ -101,7 +105,7 @@ def test_keep_newest_only_also_applies_to_messages_already_in_the_mailbox() -> N
 
 @pytest.mark.parametrize("newest_only", [False, True])
 @given(steps=st.lists(st.sampled_from(["add", "send", "lose", "acknowledge"]), max_size=40))
-def test_every_mailbox_message_is_received_or_reported_as_dropped(
+def test_every_message_of_a_channel_mailbox_is_received_or_reported_as_dropped(
     newest_only: bool, steps: list[str]
 ) -> None:
     """Replies and acknowledgements come in any order.

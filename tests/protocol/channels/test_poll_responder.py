@@ -78,7 +78,7 @@ class Interceptor(grpc.ServerInterceptor):
         )
 
 
-def test_the_installed_grpc_has_the_internals_for_parked_polls() -> None:
+def test_the_installed_grpc_release_supports_channel_polls_that_wait_without_a_thread() -> None:
     """Without those parts polls work, but each takes a thread.
 
     Then grpc_internals needs a change.
@@ -102,7 +102,7 @@ def test_the_installed_grpc_has_the_internals_for_parked_polls() -> None:
     assert seen == [True]
 
 
-def test_one_server_thread_serves_any_number_of_waiting_polls() -> None:
+def test_one_server_thread_serves_any_number_of_waiting_channel_polls() -> None:
     """The thread answers other calls in the meantime, and all polls when there is a message."""
     publisher = ChannelPublisher()
     with (
@@ -115,7 +115,7 @@ def test_one_server_thread_serves_any_number_of_waiting_polls() -> None:
         assert publisher.statistics().parked == 0
 
 
-def test_a_parked_poll_is_answered_as_a_unary_call() -> None:
+def test_the_caller_of_a_channel_poll_that_waited_without_a_thread_gets_a_normal_answer() -> None:
     """The answer has metadata and a status, as any client expects of this call."""
     publisher = ChannelPublisher()
     with served(publisher) as endpoint:
@@ -127,7 +127,7 @@ def test_a_parked_poll_is_answered_as_a_unary_call() -> None:
         bare.close()
 
 
-def test_an_invalid_poll_over_grpc_is_refused() -> None:
+def test_an_invalid_channel_poll_over_grpc_is_refused() -> None:
     with served(ChannelPublisher()) as endpoint:
         bare = BareSubscriber(endpoint)
         poll = bare.begin_poll(max_messages=-1)
@@ -136,7 +136,7 @@ def test_an_invalid_poll_over_grpc_is_refused() -> None:
         bare.close()
 
 
-def test_closing_a_channel_publisher_ends_waiting_polls() -> None:
+def test_closing_a_channel_publisher_ends_waiting_channel_polls() -> None:
     """The polls end before `close` returns, so that the server may be stopped at once.
 
     Later polls end, too.
@@ -153,7 +153,7 @@ def test_closing_a_channel_publisher_ends_waiting_polls() -> None:
 
 
 @pytest.mark.parametrize("grace", [None, 0.1])
-def test_a_grpc_server_stops_in_spite_of_waiting_polls(grace: float | None) -> None:
+def test_a_grpc_server_can_stop_while_channel_polls_are_waiting(grace: float | None) -> None:
     """The server stops even without `close`, and no state of the polls is left."""
     publisher = ChannelPublisher()
     server = grpc.server(ThreadPoolExecutor(2))
@@ -169,7 +169,7 @@ def test_a_grpc_server_stops_in_spite_of_waiting_polls(grace: float | None) -> N
 
 
 @pytest.mark.parametrize("timeout", [None, TIMEOUT])
-def test_finished_polls_leave_no_objects_in_memory(timeout: float | None) -> None:
+def test_finished_channel_polls_leave_no_objects_in_memory(timeout: float | None) -> None:
     """An answered or cancelled poll is freed without waiting for Python's garbage collector."""
     publisher = ChannelPublisher()
     with served(publisher) as endpoint:
@@ -195,7 +195,7 @@ def test_finished_polls_leave_no_objects_in_memory(timeout: float | None) -> Non
         bare.close()
 
 
-def test_a_poll_whose_answer_fails_does_not_block_other_polls(
+def test_a_channel_poll_whose_answer_cannot_be_sent_does_not_block_other_polls(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is logged."""
@@ -245,7 +245,7 @@ def with_a_context_of_its_own(behaviour: Any) -> Any:
 
 
 @pytest.mark.parametrize("change", [calling, with_a_context_of_its_own])
-def test_a_poll_called_by_an_interceptor_itself_is_answered(
+def test_a_channel_poll_is_answered_when_a_server_interceptor_replaces_the_handler(
     change: Callable[[Any], Any],
 ) -> None:
     """Then a poll waits on its thread for a message, its deadline, or the end of its caller."""
@@ -271,7 +271,7 @@ def test_a_poll_called_by_an_interceptor_itself_is_answered(
         bare.close()
 
 
-def test_a_program_that_does_not_close_its_publisher_ends_in_spite_of_polls() -> None:
+def test_a_program_with_an_unclosed_channel_publisher_ends_although_polls_are_waiting() -> None:
     command = [sys.executable, "-c", FORGETFUL]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

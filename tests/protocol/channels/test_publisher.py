@@ -44,7 +44,7 @@ def test_threads_may_publish_to_a_channel_at_the_same_time() -> None:
     assert [item.seq for item in items(publisher)] == list(range(1, 801))
 
 
-def test_a_published_channel_message_gets_its_missing_fields() -> None:
+def test_missing_fields_of_a_published_channel_message_are_set_by_the_publisher() -> None:
     """Missing fields are added to a copy. The caller's message is unchanged."""
     publisher = ChannelPublisher(clock=ManualClock(start=1_000.5))
     subscribe(publisher)
@@ -59,7 +59,7 @@ def test_a_published_channel_message_gets_its_missing_fields() -> None:
     assert second.publish_time.ToMilliseconds() == 1_000_500
 
 
-def test_attributes_beside_a_whole_channel_message_are_refused() -> None:
+def test_publishing_a_whole_channel_message_together_with_attributes_is_refused() -> None:
     with pytest.raises(TypeError, match="attributes"):
         ChannelPublisher().publish("c", "a", pubsub.PubsubMessage(), color="red")
 
@@ -72,7 +72,7 @@ def test_a_channel_message_with_a_too_long_key_is_refused() -> None:
             publisher.publish("c", key if isinstance(message, bytes) else None, message)
 
 
-def test_a_channel_publisher_forgets_subscribers_that_are_gone() -> None:
+def test_a_channel_publisher_removes_subscribers_that_have_stopped_polling() -> None:
     """A thread removes the subscribers, from `add_to` to `close`."""
     clock = ManualClock()
     publisher = ChannelPublisher(clock=clock)

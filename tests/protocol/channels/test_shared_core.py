@@ -24,7 +24,7 @@ def subscribe(core: SharedChannelCore) -> None:
     core.commands(request)
 
 
-def test_a_waiting_channel_subscriber_takes_little_memory() -> None:
+def test_a_channel_subscriber_with_a_waiting_poll_takes_little_memory() -> None:
     """The limit is 1.25 KiB beside the call, also after a message."""
     core, count = SharedChannelCore(), 200
     polls = []
@@ -48,7 +48,7 @@ def test_a_waiting_channel_subscriber_takes_little_memory() -> None:
     assert grown < 1280 * count
 
 
-def test_threads_publishing_at_the_same_time_get_distinct_sequence_numbers() -> None:
+def test_channel_messages_published_by_several_threads_get_distinct_sequence_numbers() -> None:
     """The sequence numbers have no gap and no duplicate."""
     core = SharedChannelCore()
     subscribe(core)
@@ -68,7 +68,7 @@ def test_threads_publishing_at_the_same_time_get_distinct_sequence_numbers() -> 
     assert [item.seq for item in items] == list(range(1, 801))
 
 
-def test_the_shared_core_drops_a_channel_subscriber_when_it_is_due() -> None:
+def test_the_shared_channel_core_removes_a_subscriber_that_has_not_polled_for_too_long() -> None:
     """`on_due` is called when the first subscriber comes."""
     clock, due = ManualClock(), list[float]()
     core = SharedChannelCore(clock=clock)
