@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from pullstream_emulator import Emulator
-from tests.emulator.console.chromium_pages import chromium, opened
+from tests.emulator.chromium_pages import chromium, opened
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from playwright.sync_api import Page
 
 from pullstream import Message, SubscriberClient
 from pullstream_emulator import Emulator
-from tests.emulator.console.chromium_pages import chromium, opened
+from tests.emulator.chromium_pages import chromium, opened
 from tests.emulator.rest_client import RestClient
 
 WIDTHS = (360, 800, 1600)

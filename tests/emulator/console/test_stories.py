@@ -20,7 +20,7 @@ from pullstream_protocol.messages import channels_pb2 as channels
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.completed import run_command
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.console.chromium_pages import TIMEOUT, opened
+from tests.emulator.chromium_pages import TIMEOUT, opened
 from tests.emulator.program import running
 from tests.emulator.push_endpoint import Endpoint
 from tests.emulator.rest_client import V1_SUBSCRIPTION, V1_TOPIC, RestClient

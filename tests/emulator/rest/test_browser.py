@@ -10,12 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.rest.server import Rest
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import TOPIC
-from tests.emulator.browser import Browser, chromium
+from tests.emulator.chromium_pages import chromium, opened
 from tests.emulator.rest_client import V1_TOPIC, RestClient
 
 FOREIGN_HOST = "evil.example"
@@ -62,6 +63,13 @@ PREFLIGHTED = """async () => {
 }"""
 
 
+def run(browser: Browser, url: str, script: str) -> Any:
+    """Open a page, call `script`, an async JavaScript function, in it, and return its result."""
+    with opened(browser, []) as page:
+        page.goto(url)
+        return page.evaluate(script)
+
+
 class World:
     """A broker that allows every request, and a record of the damage."""
 
@@ -78,7 +86,7 @@ class World:
 
     def attack(self, page: str, broker: str) -> Any:
         """Return the results of a page's requests to the broker at this address."""
-        return self.browser.run(page, ATTACK % (json.dumps(broker), self._stream, V1_TOPIC))
+        return run(self.browser, page, ATTACK % (json.dumps(broker), self._stream, V1_TOPIC))
 
     @property
     def is_untouched(self) -> bool:
@@ -88,8 +96,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile"), FOREIGN_HOST, SHORT_HOST) as browser:
+def browser() -> Iterator[Browser]:
+    with chromium(FOREIGN_HOST, SHORT_HOST) as browser:
         yield browser
 
 
@@ -177,7 +185,7 @@ def test_a_web_page_of_an_allowed_origin_may_call_the_broker(
     with world_of(browser, foreign_page.rstrip("/")) as world:
         broker = f"http://{host}:{world.emulator.port}"
         assert_can_do_everything(world, world.attack(foreign_page, broker))
-        status = browser.run(foreign_page, PREFLIGHTED % json.dumps(broker))
+        status = run(browser, foreign_page, PREFLIGHTED % json.dumps(broker))
         assert status == 200
 
 

@@ -1,4 +1,4 @@
-"""Pages of the console in headless Chromium."""
+"""Pages in headless Chromium."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ _ARGUMENTS = [
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """Yield a browser. Skip the test without Chromium."""
+def chromium(*hosts: str) -> Iterator[Browser]:
+    """Yield a browser that resolves these names to this machine. Skip the test without Chromium."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         missing("chromium", "there is no Chromium: apt-get install chromium")
+    rules = ",".join(f"MAP {host} 127.0.0.1" for host in hosts)
+    arguments = [*_ARGUMENTS, f"--host-resolver-rules={rules}"]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
         try:
             yield browser
         finally:
