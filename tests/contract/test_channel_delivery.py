@@ -220,7 +220,7 @@ def test_a_channel_poll_answer_stays_below_the_grpc_message_size_limit_of_client
     assert len(bare.poll(large.items[-1].seq)) == 1
 
 
-def test_a_second_poll_of_a_channel_subscriber_ends_the_first_poll_empty_c0_17(
+def test_a_second_poll_of_a_channel_subscriber_ends_the_first_with_an_empty_answer_c0_17(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The first poll gets an empty answer. The second one gets the next message."""

@@ -63,7 +63,7 @@ def test_a_second_poll_of_a_channel_server_ends_the_first_poll_with_an_empty_ans
 
 
 @on_both_servers
-def test_a_channel_server_answers_the_poll_of_an_inactive_subscriber_empty_c0_26(
+def test_the_poll_of_an_inactive_channel_server_subscriber_gets_an_empty_answer_c0_26(
     clock: ManualClock, serve: Serve
 ) -> None:
     publisher = ChannelPublisher(clock=clock)

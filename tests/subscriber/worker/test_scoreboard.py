@@ -47,7 +47,7 @@ def test_the_message_rate_of_a_worker_process_is_computed_between_two_reports() 
     assert tally.score(restarts=0).rate == 25.0
 
 
-def test_message_counts_of_an_ended_worker_process_stay_in_the_totals_of_its_slot() -> None:
+def test_the_counts_of_a_restarted_worker_process_include_those_before_the_restart() -> None:
     """The gauges of the ended process do not count."""
     tally = WorkerTotals()
     tally.report(REPORT)
