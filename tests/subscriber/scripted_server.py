@@ -63,10 +63,8 @@ class _Handlers(grpc.GenericRpcHandler):
     def __init__(self, serve: Callable[[str, Any, grpc.ServicerContext], Message]) -> None:
         self._serve = serve
 
-    def service(
-        self, handler_call_details: grpc.HandlerCallDetails
-    ) -> grpc.RpcMethodHandler[Any, Any]:
-        method = handler_call_details.method.rpartition("/")[2]
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
+        method = details.method.rpartition("/")[2]
         rpc = BY_METHOD[method]
         return grpc.unary_unary_rpc_method_handler(
             lambda request, context: self._serve(method, request, context),

@@ -26,7 +26,7 @@ from pullstream import (
 )
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Stage
-from tests.subscriber.publisher.conftest import PublishServer, limited_client
+from tests.subscriber.publisher.conftest import Server, limited_client
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.threads import started_since
 
@@ -34,8 +34,8 @@ TIMES = 5
 
 
 @pytest.fixture
-def server() -> Iterator[PublishServer]:
-    with PublishServer() as running:
+def server() -> Iterator[Server]:
+    with Server() as running:
         yield running
         running.gate.set()
 
@@ -156,7 +156,7 @@ def test_a_garbage_collected_client_leaves_no_threads_and_no_file_descriptors(
 
 
 def test_a_message_is_not_lost_when_the_publisher_is_garbage_collected_before_the_answer(
-    server: PublishServer,
+    server: Server,
 ) -> None:
     """The message is on its way, waits in a batch, or is retried."""
     server.gate.clear()
@@ -174,7 +174,7 @@ def test_a_message_is_not_lost_when_the_publisher_is_garbage_collected_before_th
 
 
 def test_messages_that_wait_for_publisher_flow_control_are_sent_when_the_client_is_collected(
-    server: PublishServer,
+    server: Server,
 ) -> None:
     publisher = limited_client(server, batches=BatchSettings(max_messages=1))
     server.gate.clear()
@@ -186,7 +186,7 @@ def test_messages_that_wait_for_publisher_flow_control_are_sent_when_the_client_
 
 
 def test_publish_done_callbacks_run_to_their_end_when_the_publisher_is_garbage_collected(
-    server: PublishServer,
+    server: Server,
 ) -> None:
     begun, go_on, last = threading.Event(), threading.Event(), threading.Event()
     publisher = PublisherClient(endpoint=server.endpoint)

@@ -17,6 +17,8 @@ from tests.subscriber.command_line import pullstream
 TOPIC = names.topic_path("test-project", "orders")
 SUBSCRIPTION = names.subscription_path("test-project", "billing")
 
+Process = subprocess.Popen[bytes]
+
 
 @pytest.fixture
 def billing(pubsub_emulator: Emulator) -> None:
@@ -30,7 +32,7 @@ def publish(*messages: bytes, **fields: object) -> list[str]:
 
 
 @contextmanager
-def command(*args: str) -> Iterator[subprocess.Popen[bytes]]:
+def command(*args: str) -> Iterator[Process]:
     """Run a command as a separate process."""
     program = [sys.executable, "-m", "pullstream", *args]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
@@ -38,6 +40,6 @@ def command(*args: str) -> Iterator[subprocess.Popen[bytes]]:
         running.kill()
 
 
-def next_line(process: subprocess.Popen[bytes]) -> bytes:
+def next_line(process: Process) -> bytes:
     assert process.stdout is not None
     return process.stdout.readline()

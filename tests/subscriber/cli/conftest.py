@@ -22,3 +22,9 @@ def emulator(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Em
     with Emulator(clock=clock, rest=True) as emulator:
         monkeypatch.setenv("PUBSUB_EMULATOR_HOST", emulator.endpoint)
         yield emulator
+
+
+@pytest.fixture
+def broker(pubsub_emulator: Emulator) -> Emulator:
+    """Return a broker without HTTP, whose endpoint is in the environment."""
+    return pubsub_emulator

@@ -12,7 +12,7 @@ SUBSCRIPTION = names.subscription_path("test-project", "billing")
 
 
 @pytest.fixture
-def pulled(pubsub_emulator: Emulator) -> list[str]:
+def pulled(broker: Emulator) -> list[str]:
     """Publish three messages, pull them, and return their ack ids."""
     pullstream("topics", "create", "orders")
     pullstream("subscriptions", "create", "billing", "--topic", "orders")
@@ -21,24 +21,22 @@ def pulled(pubsub_emulator: Emulator) -> list[str]:
 
 
 def test_the_ack_and_nack_commands_settle_messages_by_their_ack_ids(
-    pubsub_emulator: Emulator, pulled: list[str]
+    broker: Emulator, pulled: list[str]
 ) -> None:
     """A nacked message can be pulled again."""
     acked = pullstream("ack", "billing", pulled[0])
     assert acked.lines == [f"{SUBSCRIPTION} acknowledged: 1"]
     nacked = pullstream("nack", "billing", pulled[1], "--json")
     assert nacked.objects == [{"name": SUBSCRIPTION, "nacked": 1}]
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 2
+    assert broker.backlog(SUBSCRIPTION) == 2
     assert pullstream("pull", "billing", "--wait", "0").lines == ["b"]
 
 
-def test_the_ack_command_reads_ack_ids_from_a_pipe(
-    pubsub_emulator: Emulator, pulled: list[str]
-) -> None:
+def test_the_ack_command_reads_ack_ids_from_a_pipe(broker: Emulator, pulled: list[str]) -> None:
     """Empty lines are skipped."""
     acked = pullstream("ack", "billing", stdin="\n".join([*pulled, "", ""]).encode())
     assert acked.lines == [f"{SUBSCRIPTION} acknowledged: 3"]
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+    assert broker.backlog(SUBSCRIPTION) == 0
 
 
 @pytest.mark.parametrize("command", ["ack", "nack"])
@@ -59,7 +57,7 @@ def pull_with_one_nacked_before() -> tuple[str, list[str]]:
 
 
 def test_the_ack_command_prints_the_refused_ack_ids_and_the_number_of_accepted_ack_ids(
-    pubsub_emulator: Emulator,
+    broker: Emulator,
 ) -> None:
     """With exactly-once delivery, an id is valid until its lease ends."""
     old, others = pull_with_one_nacked_before()
@@ -68,11 +66,11 @@ def test_the_ack_command_prints_the_refused_ack_ids_and_the_number_of_accepted_a
     assert result.lines == [f"{SUBSCRIPTION} acknowledged: 2"]
     assert "1 of 3 messages are not confirmed as acknowledged" in result.stderr
     assert f"{old}: INVALID_ACK_ID" in result.stderr
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
+    assert broker.backlog(SUBSCRIPTION) == 1
 
 
 def test_the_nack_command_says_that_a_nack_without_confirmation_may_have_succeeded(
-    pubsub_emulator: Emulator,
+    broker: Emulator,
 ) -> None:
     """A server may apply a nack, not name it in its answer, and refuse it the second time."""
     old, others = pull_with_one_nacked_before()
@@ -84,7 +82,7 @@ def test_the_nack_command_says_that_a_nack_without_confirmation_may_have_succeed
 
 
 def test_the_ack_command_for_a_missing_subscription_prints_the_servers_error(
-    pubsub_emulator: Emulator,
+    broker: Emulator,
 ) -> None:
     """Here the subscription does not exist."""
     error = failure("ack", "missing", "x", "y", "--project", "test-project")

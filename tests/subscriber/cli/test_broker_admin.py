@@ -93,9 +93,7 @@ def test_an_admin_command_prints_the_address_of_an_unreachable_broker() -> None:
     assert ran.output.count("\n") == 1
 
 
-def test_an_admin_command_prints_that_a_broker_does_not_answer_in_http(
-    emulator: Emulator,
-) -> None:
+def test_an_admin_command_prints_that_a_broker_does_not_answer_in_http(emulator: Emulator) -> None:
     """The broker of this test has no HTTP."""
     with Emulator() as other:
         ran = run(faults_command, "list", "--endpoint", other.endpoint)

@@ -7,7 +7,7 @@ import pytest
 from pullstream_protocol import names
 from tests.subscriber.command_line import pullstream, usage_error
 
-pytestmark = pytest.mark.usefixtures("pubsub_emulator")
+pytestmark = pytest.mark.usefixtures("broker")
 
 NEWS = names.topic_path("test-project", "news")
 

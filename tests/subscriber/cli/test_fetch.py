@@ -22,24 +22,22 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_fetch_command_prints_messages_to_stdout_and_the_reason_of_its_end_to_stderr(
-    pubsub_emulator: Emulator,
+    broker: Emulator,
 ) -> None:
     """Each message is one line, and the note is on stderr. Without --ack none is acknowledged."""
     publish(b"one", b"\xff\xfe")
     result = pullstream("fetch", "billing")
     assert (result.code, result.stdout) == (0, b"one\n\xff\xfe\n")
     assert result.stderr == "2 messages (drained)\n"
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 2
+    assert broker.backlog(SUBSCRIPTION) == 2
 
 
-def test_the_fetch_command_with_ack_acknowledges_the_printed_messages(
-    pubsub_emulator: Emulator,
-) -> None:
+def test_the_fetch_command_with_ack_acknowledges_the_printed_messages(broker: Emulator) -> None:
     """The command stops at the requested number, and the rest stays."""
     publish(b"one", b"two", b"three")
     result = pullstream("fetch", "billing", "--ack", "--max-messages", "2")
     assert (result.stdout, result.stderr) == (b"one\ntwo\n", "2 messages (filled)\n")
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
+    assert broker.backlog(SUBSCRIPTION) == 1
 
 
 def test_the_fetch_command_prints_the_messages_received_before_its_timeout() -> None:
@@ -59,7 +57,7 @@ def test_the_fetch_command_with_json_prints_all_fields_of_a_message() -> None:
 
 
 def test_the_fetch_command_without_ack_returns_its_messages_and_counts_no_delivery_attempt(
-    pubsub_emulator: Emulator,
+    broker: Emulator,
 ) -> None:
     """The next command gets them. Nothing has moved the clock."""
     policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
@@ -76,7 +74,7 @@ def test_the_fetch_command_without_ack_returns_its_messages_and_counts_no_delive
     assert dry.stderr == "would move 1\n"
     for _ in range(2):
         assert pullstream("fetch", "dead-letters", "--no-wait").stdout == b"one\n"
-    assert pubsub_emulator.backlog(dead) == 1
+    assert broker.backlog(dead) == 1
 
 
 def test_the_fetch_command_without_ack_prints_a_note_that_it_returned_its_messages() -> None:
@@ -97,13 +95,13 @@ def test_the_fetch_command_succeeds_if_no_message_arrives_before_its_timeout(
     assert (result.code, result.stdout, result.stderr) == (0, b"", "no messages\n")
 
 
-def test_the_fetch_command_fails_if_the_server_does_not_answer(pubsub_emulator: Emulator) -> None:
+def test_the_fetch_command_fails_if_the_server_does_not_answer(broker: Emulator) -> None:
     """A server that refuses is a failure too."""
-    with pubsub_emulator.faults.drop("Pull"):
+    with broker.faults.drop("Pull"):
         silent = pullstream("fetch", "billing", "--timeout", "0.1")
     assert silent.code == 1
     assert silent.stderr.startswith("Error: the server did not answer ")
-    with pubsub_emulator.faults.error("Pull", Unavailable("away")):
+    with broker.faults.error("Pull", Unavailable("away")):
         away = pullstream("fetch", "billing")
     assert (away.code, away.stderr) == (1, "Error: UNAVAILABLE: away\n")
 
@@ -123,7 +121,7 @@ def test_the_fetch_command_refuses_contradictory_options(options: list[str], tex
 
 
 def test_the_fetch_command_with_the_repeat_option_fetches_messages_until_ctrl_c(
-    pubsub_emulator: Emulator,
+    broker: Emulator,
 ) -> None:
     """With --repeat, each message is printed as soon as it comes."""
     command = ["-m", "pullstream", "fetch", SUBSCRIPTION, "--repeat", "--ack"]
@@ -134,7 +132,7 @@ def test_the_fetch_command_with_the_repeat_option_fetches_messages_until_ctrl_c(
         for text in ("one", "two"):
             publish(text.encode())
             assert program.stdout.readline() == f"{text}\n"
-            pubsub_emulator.wait_until_acked(SUBSCRIPTION)
+            broker.wait_until_acked(SUBSCRIPTION)
         program.send_signal(signal.SIGINT)
         assert program.wait(20) == 130
 

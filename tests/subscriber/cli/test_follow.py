@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from pullstream import SubscriberClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
 from tests.contract.following import kept_in
+from tests.subscriber.cli.billing import Process, command, next_line
 from tests.subscriber.command_line import failure, pullstream, usage_error
 
 TOPIC = names.topic_path("test-project", "orders")
@@ -21,7 +20,7 @@ CURSOR = "projects/test-project/cursors/billing"
 
 
 @pytest.fixture(autouse=True)
-def orders(pubsub_emulator: Emulator) -> None:
+def orders(broker: Emulator) -> None:
     append("one", "two")
 
 
@@ -135,22 +134,17 @@ def test_the_follow_command_refuses_options_that_exclude_each_other(
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Yield the program as a separate process."""
-    options = ["--checkpoint", str(tmp_path / "positions.db")]
-    command = [sys.executable, "-m", "pullstream", "follow", "orders", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+def process(tmp_path: Path) -> Iterator[Process]:
+    with command("follow", "orders", "--checkpoint", str(tmp_path / "positions.db")) as running:
         yield running
-        running.kill()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_follow_command_ended_by_a_signal_stores_the_position_after_the_printed_records(
-    number: int, code: int, process: subprocess.Popen[bytes], tmp_path: Path
+    number: int, code: int, process: Process, tmp_path: Path
 ) -> None:
     """The position after the printed records is stored, and there is no traceback."""
-    assert process.stdout is not None
-    assert [process.stdout.readline(), process.stdout.readline()] == [b"one\n", b"two\n"]
+    assert [next_line(process), next_line(process)] == [b"one\n", b"two\n"]
     process.send_signal(number)
     _, stderr = process.communicate()
     assert process.returncode == code
@@ -159,7 +153,7 @@ def test_a_follow_command_ended_by_a_signal_stores_the_position_after_the_printe
 
 
 def test_the_follow_command_ends_when_the_reader_of_its_output_closes(
-    process: subprocess.Popen[bytes], tmp_path: Path
+    process: Process, tmp_path: Path
 ) -> None:
     """In `pullstream follow | head -1`, the position stays before unread records."""
     assert process.stdout is not None

@@ -19,7 +19,7 @@ TOPIC = names.topic_path("test-project", "orders")
 
 
 @pytest.fixture(autouse=True)
-def orders(pubsub_emulator: Emulator) -> None:
+def orders(broker: Emulator) -> None:
     pullstream("topics", "create", "orders")
 
 
@@ -37,29 +37,29 @@ def run_beside(emulator: Emulator, interests: int, act: Callable[[], object], *a
     return result
 
 
-def test_the_listen_command_prints_new_messages_of_a_topic(pubsub_emulator: Emulator) -> None:
+def test_the_listen_command_prints_new_messages_of_a_topic(broker: Emulator) -> None:
     """All new messages of the topic are printed, but no earlier ones."""
-    pubsub_emulator.publish(TOPIC, "before")
+    broker.publish(TOPIC, "before")
 
     def publish() -> None:
         for data in ("one", "two", "three"):
-            pubsub_emulator.publish(TOPIC, data)
+            broker.publish(TOPIC, data)
 
-    result = run_beside(pubsub_emulator, 1, publish, "orders", "--max-messages", "2")
+    result = run_beside(broker, 1, publish, "orders", "--max-messages", "2")
     assert (result.code, result.stdout, result.stderr) == (0, b"one\ntwo\n", "listening\n")
 
 
 def test_the_listen_command_prints_only_messages_of_the_given_ordering_keys(
-    pubsub_emulator: Emulator,
+    broker: Emulator,
 ) -> None:
     """Any number of keys may be given, and `--json` prints an object for each message."""
 
     def publish() -> None:
         for key in "abc":
-            pubsub_emulator.publish(TOPIC, f"of {key}", ordering_key=key)
+            broker.publish(TOPIC, f"of {key}", ordering_key=key)
 
     args = ("orders", "--ordering-key", "a", "--ordering-key", "c", "--max-messages", "2", "--json")
-    result = run_beside(pubsub_emulator, 2, publish, *args)
+    result = run_beside(broker, 2, publish, *args)
     assert [(each["orderingKey"], each["data"]) for each in result.objects] == [
         ("a", "of a"),
         ("c", "of c"),
@@ -88,13 +88,13 @@ def test_the_listen_command_fails_for_a_missing_topic() -> None:
     )
 
 
-def test_the_listen_command_ends_when_its_topic_is_deleted(pubsub_emulator: Emulator) -> None:
+def test_the_listen_command_ends_when_its_topic_is_deleted(broker: Emulator) -> None:
     """The error has the reason."""
 
     def delete() -> None:
-        pubsub_emulator.inspect(lambda engine: engine.delete_topic(TOPIC))
+        broker.inspect(lambda engine: engine.delete_topic(TOPIC))
 
-    result = run_beside(pubsub_emulator, 1, delete, "orders")
+    result = run_beside(broker, 1, delete, "orders")
     assert result.code == 1
     assert result.stderr.endswith("Error: The topic was deleted.\n")
 

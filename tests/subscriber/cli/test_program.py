@@ -158,7 +158,7 @@ def test_the_pullstream_program_without_its_cli_extra_prints_what_to_install(
     assert capsys.readouterr().err == line
 
 
-def test_a_failed_command_prints_one_line_and_exits_with_1(pubsub_emulator: Emulator) -> None:
+def test_a_failed_command_prints_one_line_and_exits_with_1(broker: Emulator) -> None:
     """The line has the status and the server's text."""
     result = pullstream("topics", "describe", "orders")
     assert result.code == 1
@@ -181,7 +181,7 @@ def test_an_invalid_value_of_the_endpoint_option_is_a_usage_error() -> None:
 
 
 def test_a_short_resource_name_on_the_command_line_needs_a_project(
-    pubsub_emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    broker: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full name does not."""
     monkeypatch.delenv("PUBSUB_PROJECT_ID")
@@ -204,7 +204,7 @@ def test_the_project_of_a_command_comes_from_its_option_or_an_environment_variab
     args: list[str],
     environment: dict[str, str],
     project: str,
-    pubsub_emulator: Emulator,
+    broker: Emulator,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The order is: option, PUBSUB_PROJECT_ID, GOOGLE_CLOUD_PROJECT."""
@@ -218,7 +218,7 @@ def test_the_project_of_a_command_comes_from_its_option_or_an_environment_variab
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_the_options_project_and_json_are_accepted_anywhere_on_the_command_line(
-    place: int, pubsub_emulator: Emulator
+    place: int, broker: Emulator
 ) -> None:
     """Options may be before the command, between its parts, and after it."""
     args = ["topics", "create", "orders"]
@@ -226,9 +226,7 @@ def test_the_options_project_and_json_are_accepted_anywhere_on_the_command_line(
     assert pullstream(*args).objects == [{"name": "projects/said/topics/orders", "created": True}]
 
 
-def test_an_option_after_the_command_overrides_the_same_option_before_it(
-    pubsub_emulator: Emulator,
-) -> None:
+def test_an_option_after_the_command_overrides_the_same_option_before_it(broker: Emulator) -> None:
     """The option closer to the command's end wins."""
     result = pullstream("--project", "far", "topics", "create", "orders", "--project", "near")
     assert result.lines == ["projects/near/topics/orders created"]

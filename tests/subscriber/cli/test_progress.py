@@ -23,9 +23,7 @@ def run() -> Iterator[Run]:
         yield pool.submit
 
 
-def test_a_command_with_a_message_limit_ends_after_its_last_message_was_processed(
-    run: Run,
-) -> None:
+def test_a_command_with_a_message_limit_ends_after_its_last_message_was_processed(run: Run) -> None:
     """A begun message is not enough."""
     clock = WatchedClock()
     progress = Progress(2, clock=clock)

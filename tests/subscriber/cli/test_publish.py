@@ -80,14 +80,14 @@ def test_the_publish_command_publishes_a_line_of_stdin_before_the_next_line_arri
 
 
 def test_the_publish_command_publishes_a_large_file_in_batches(
-    tmp_path: Path, pubsub_emulator: Emulator
+    tmp_path: Path, broker: Emulator
 ) -> None:
     """One run publishes more messages than one request can hold."""
     file = tmp_path / "orders.txt"
     file.write_text("".join(f"{number}\n" for number in range(2500)))
     result = pullstream("publish", "orders", "--file", str(file))
     assert len(set(result.lines)) == 2500
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 2500
+    assert broker.backlog(SUBSCRIPTION) == 2500
 
 
 def test_the_ordering_key_option_of_the_publish_command_applies_to_all_messages() -> None:

@@ -11,32 +11,26 @@ from tests.subscriber.command_line import failure, pullstream
 pytestmark = pytest.mark.usefixtures("billing")
 
 
-def test_the_pull_command_prints_message_data_unchanged_to_a_pipe(
-    pubsub_emulator: Emulator,
-) -> None:
+def test_the_pull_command_prints_message_data_unchanged_to_a_pipe(broker: Emulator) -> None:
     """Each message is one line, and without --ack nothing is acknowledged."""
     publish(b"one", b"\xff\xfe")
     result = pullstream("pull", "billing")
     assert (result.code, result.stdout) == (0, b"one\n\xff\xfe\n")
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 2
+    assert broker.backlog(SUBSCRIPTION) == 2
 
 
-def test_the_pull_command_with_ack_acknowledges_the_printed_messages(
-    pubsub_emulator: Emulator,
-) -> None:
+def test_the_pull_command_with_ack_acknowledges_the_printed_messages(broker: Emulator) -> None:
     """The messages are not redelivered."""
     publish(b"one", b"two")
     assert pullstream("pull", "billing", "--ack").stdout == b"one\ntwo\n"
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+    assert broker.backlog(SUBSCRIPTION) == 0
 
 
-def test_the_pull_command_prints_at_most_the_requested_number_of_messages(
-    pubsub_emulator: Emulator,
-) -> None:
+def test_the_pull_command_prints_at_most_the_requested_number_of_messages(broker: Emulator) -> None:
     """The rest stays."""
     publish(b"one", b"two", b"three")
     assert pullstream("pull", "billing", "--ack", "--max-messages", "2").stdout == b"one\ntwo\n"
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
+    assert broker.backlog(SUBSCRIPTION) == 1
 
 
 def test_the_pull_command_with_json_prints_all_fields_of_a_message() -> None:

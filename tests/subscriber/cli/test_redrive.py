@@ -18,20 +18,20 @@ DEAD_LETTERS = names.subscription_path(PROJECT, "dead-letters")
 
 
 @pytest.fixture(autouse=True)
-def emulator(pubsub_emulator: Emulator) -> Emulator:
+def emulator(broker: Emulator) -> Emulator:
     """Return a broker with three rejected messages and one of another source."""
     for topic in ("orders", "dead"):
         pullstream("topics", "create", topic)
     pullstream("subscriptions", "create", "billing", "--topic", "orders")
     pullstream("subscriptions", "create", "dead-letters", "--topic", "dead")
     for number, reason in enumerate(("price", "price", "stock")):
-        pubsub_emulator.publish(ORDERS, f"order {number}", ordering_key="c-1", origin="shop")
+        broker.publish(ORDERS, f"order {number}", ordering_key="c-1", origin="shop")
         with SubscriberClient() as client:
             (message,) = client.fetch(BILLING)
             message.reject(reason, DEAD)
-            pubsub_emulator.wait_until_acked(BILLING)
-    pubsub_emulator.publish(DEAD, "stranger")
-    return pubsub_emulator
+            broker.wait_until_acked(BILLING)
+    broker.publish(DEAD, "stranger")
+    return broker
 
 
 def redrive(*args: str) -> tuple[int, list[str], str]:

@@ -10,7 +10,7 @@ import pytest
 from pullstream_protocol import names
 from tests.subscriber.command_line import failure, pullstream
 
-pytestmark = pytest.mark.usefixtures("pubsub_emulator")
+pytestmark = pytest.mark.usefixtures("broker")
 
 SCHEMA = names.schema_path("test-project", "order")
 

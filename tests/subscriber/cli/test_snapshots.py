@@ -11,7 +11,7 @@ SUBSCRIPTION = names.subscription_path("test-project", "billing")
 
 
 def test_the_seek_command_to_a_snapshot_redelivers_messages_acknowledged_after_it(
-    pubsub_emulator: Emulator,
+    broker: Emulator,
 ) -> None:
     """The messages that were acknowledged since are delivered again."""
     pullstream("topics", "create", "orders")
@@ -20,9 +20,9 @@ def test_the_seek_command_to_a_snapshot_redelivers_messages_acknowledged_after_i
     create = ("snapshots", "create", "before", "--subscription", "billing", "--label", "a=1")
     assert pullstream(*create).lines == [f"{SNAPSHOT} created"]
     pullstream("pull", "billing", "--ack")
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+    assert broker.backlog(SUBSCRIPTION) == 0
     assert pullstream("seek", "billing", "--snapshot", "before").code == 0
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
+    assert broker.backlog(SUBSCRIPTION) == 1
     (listed,) = pullstream("snapshots", "list", "--json").objects
     (described,) = pullstream("snapshots", "describe", "before", "--json").objects
     assert listed == described

@@ -14,7 +14,7 @@ import pytest
 
 from pullstream.cli.command_runner import command_environment
 from pullstream_emulator import Emulator
-from tests.subscriber.cli.billing import SUBSCRIPTION, command, next_line, publish
+from tests.subscriber.cli.billing import SUBSCRIPTION, Process, command, next_line, publish
 from tests.subscriber.command_line import failure, pullstream
 from tests.subscriber.streaming.fakes import eventually
 
@@ -25,13 +25,13 @@ pytestmark = pytest.mark.usefixtures("billing")
 
 
 def test_the_subscribe_command_acknowledges_only_the_messages_that_it_has_printed(
-    pubsub_emulator: Emulator,
+    broker: Emulator,
 ) -> None:
     """The command stops at the requested number, and the rest stays in the backlog."""
     publish(b"one", b"two", b"three")
     result = pullstream("subscribe", "billing", "--max-messages", "2")
     assert (result.code, result.stdout, result.stderr) == (0, b"one\ntwo\n", "")
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
+    assert broker.backlog(SUBSCRIPTION) == 1
 
 
 def test_the_subscribe_command_with_json_prints_an_object_for_each_message() -> None:
@@ -64,7 +64,7 @@ def test_the_subscribe_command_fails_if_the_streaming_pull_ends_with_an_error() 
 
 
 def test_the_subscribe_command_passes_each_message_to_the_command_of_its_exec_option(
-    tmp_path: Path, pubsub_emulator: Emulator
+    tmp_path: Path, broker: Emulator
 ) -> None:
     """The command gets data on stdin and the rest in its environment. Exit code 0 acknowledges."""
     (message_id,) = publish(b"one\x00two", attributes={"event-type": "paid"}, ordering_key="k")
@@ -76,18 +76,18 @@ def test_the_subscribe_command_passes_each_message_to_the_command_of_its_exec_op
     result = pullstream("subscribe", "billing", "--max-messages", "1", "--exec", command)
     assert (result.code, result.stdout, result.stderr) == (0, b"", "")
     assert out.read_bytes() == f"one\0two\n{message_id} k paid {SUBSCRIPTION}\n".encode()
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+    assert broker.backlog(SUBSCRIPTION) == 0
 
 
 def test_the_subscribe_command_nacks_a_message_whose_executed_command_fails(
-    pubsub_emulator: Emulator,
+    broker: Emulator,
 ) -> None:
     """A note on stderr has the exit code."""
     (message_id,) = publish(b"one")
     result = pullstream("subscribe", "billing", "--max-messages", "1", "--exec", "exit 3")
     assert result.code == 0
     assert result.stderr == f"message {message_id}: exit code 3, nacked\n"
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
+    assert broker.backlog(SUBSCRIPTION) == 1
 
 
 def test_the_subscribe_command_with_two_workers_executes_two_commands_at_a_time(
@@ -129,14 +129,14 @@ def test_commands_executed_by_subscribe_get_message_attributes_as_environment_va
 
 
 @pytest.fixture
-def process() -> Iterator[subprocess.Popen[bytes]]:
+def process() -> Iterator[Process]:
     with command("subscribe", "billing") as running:
         yield running
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_subscribe_command_after_its_acknowledgements(
-    number: int, code: int, process: subprocess.Popen[bytes], pubsub_emulator: Emulator
+    number: int, code: int, process: Process, broker: Emulator
 ) -> None:
     """Printed messages are acknowledged by then, and there is no traceback."""
     publish(b"one")
@@ -145,7 +145,7 @@ def test_a_signal_ends_the_subscribe_command_after_its_acknowledgements(
     _, stderr = process.communicate()
     assert process.returncode == code
     assert stderr.strip() == b""
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+    assert broker.backlog(SUBSCRIPTION) == 0
 
 
 def test_a_second_signal_ends_the_subscribe_command_while_its_executed_command_runs(
@@ -211,7 +211,7 @@ def pipes(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_ctrl_c_in_the_subscribe_command_lets_the_executed_command_finish(
-    pipes: tuple[Path, Path], tmp_path: Path, pubsub_emulator: Emulator
+    pipes: tuple[Path, Path], tmp_path: Path, broker: Emulator
 ) -> None:
     """The message of the command is acknowledged."""
     began, gate = pipes
@@ -227,11 +227,11 @@ def test_ctrl_c_in_the_subscribe_command_lets_the_executed_command_finish(
         gate.write_bytes(b"")
         assert terminal.process.wait() == 130
     assert out.read_text() == "finished\n"
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+    assert broker.backlog(SUBSCRIPTION) == 0
 
 
 def test_a_second_ctrl_c_in_the_subscribe_command_terminates_the_executed_command(
-    pipes: tuple[Path, Path], tmp_path: Path, pubsub_emulator: Emulator
+    pipes: tuple[Path, Path], tmp_path: Path, broker: Emulator
 ) -> None:
     """The child processes of the command end as well, and the message is redelivered."""
     began, _ = pipes
@@ -246,11 +246,11 @@ def test_a_second_ctrl_c_in_the_subscribe_command_terminates_the_executed_comman
             terminal.ctrl_c()
         assert terminal.process.returncode == -signal.SIGINT
         eventually(lambda: ended.exists() and ended.read_text() == "terminated\n")
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
+    assert broker.backlog(SUBSCRIPTION) == 1
 
 
 def test_the_subscribe_command_ends_when_the_reader_of_its_output_closes(
-    process: subprocess.Popen[bytes], pubsub_emulator: Emulator
+    process: Process, broker: Emulator
 ) -> None:
     """As in `pullstream subscribe | head -1`, unread messages are not acknowledged."""
     publish(b"one")
@@ -261,4 +261,4 @@ def test_the_subscribe_command_ends_when_the_reader_of_its_output_closes(
     assert process.wait() == 1
     assert process.stderr is not None
     assert process.stderr.read() == b""
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
+    assert broker.backlog(SUBSCRIPTION) == 1

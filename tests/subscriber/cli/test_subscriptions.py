@@ -14,7 +14,7 @@ SUBSCRIPTION = names.subscription_path("test-project", "billing")
 
 
 @pytest.fixture
-def orders(pubsub_emulator: Emulator) -> None:
+def orders(broker: Emulator) -> None:
     assert pullstream("topics", "create", "orders", "--label", "team=a").code == 0
 
 

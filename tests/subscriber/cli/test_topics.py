@@ -8,13 +8,13 @@ from pullstream_emulator import Emulator
 from pullstream_protocol import names
 from tests.subscriber.command_line import failure, pullstream, usage_error
 
-pytestmark = pytest.mark.usefixtures("pubsub_emulator")
+pytestmark = pytest.mark.usefixtures("broker")
 
 TOPIC = names.topic_path("test-project", "orders")
 
 
 @pytest.fixture
-def orders(pubsub_emulator: Emulator) -> None:
+def orders(broker: Emulator) -> None:
     assert pullstream("topics", "create", "orders", "--label", "team=a").code == 0
 
 
@@ -57,7 +57,7 @@ def test_an_invalid_option_value_of_the_topics_command_is_a_usage_error(
 
 
 def test_a_topics_create_command_that_fails_for_one_topic_keeps_the_topics_created_before(
-    pubsub_emulator: Emulator, orders: None
+    broker: Emulator, orders: None
 ) -> None:
     """Topics that were created earlier on the same line stay."""
     error = failure("topics", "create", "refunds", "orders", "others")

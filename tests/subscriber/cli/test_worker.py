@@ -56,7 +56,7 @@ def free() -> list[str]:
 
 
 def test_the_worker_command_handles_messages_in_all_its_processes_concurrently(
-    start: Start, pubsub_emulator: Emulator
+    start: Start, broker: Emulator
 ) -> None:
     """Each of the two processes has one message at the same time."""
     publish(b"a", b"b")
@@ -65,7 +65,7 @@ def test_the_worker_command_handles_messages_in_all_its_processes_concurrently(
     assert sorted(data for data, _ in begun) == ["a", "b"]
     assert len(pids(begun)) == 2
     program.open_gate()
-    eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
+    eventually(lambda: broker.backlog(SUBSCRIPTION) == 0)
     program.stop()
     assert program.end() == 0
     (last,) = [json.loads(line) for line in program.stdout.splitlines()]
@@ -74,20 +74,18 @@ def test_the_worker_command_handles_messages_in_all_its_processes_concurrently(
     assert (last["total"]["acked"], last["total"]["restarts"]) == (2, 0)
 
 
-def test_the_callback_of_the_worker_command_may_be_async(
-    start: Start, pubsub_emulator: Emulator
-) -> None:
+def test_the_callback_of_the_worker_command_may_be_async(start: Start, broker: Emulator) -> None:
     """The coroutine is awaited."""
     publish(b"a")
     program = start(
         app="async def handle(message):\n    say('begun', 'a', 1)\n    message.ack()\n",
     )
     program.begun(1)
-    eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
+    eventually(lambda: broker.backlog(SUBSCRIPTION) == 0)
 
 
 def test_the_callback_of_the_worker_command_may_take_batches_of_messages(
-    start: Start, pubsub_emulator: Emulator
+    start: Start, broker: Emulator
 ) -> None:
     """Batches have at most the requested size."""
     publish(b"a", b"b", b"c")
@@ -102,7 +100,7 @@ def test_the_callback_of_the_worker_command_may_take_batches_of_messages(
         ((_, size),) = program.begun(1)
         sizes.append(size)
     assert max(sizes) <= 2
-    eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
+    eventually(lambda: broker.backlog(SUBSCRIPTION) == 0)
 
 
 # ---- signals -------------------------------------------------------------------------------------
@@ -110,7 +108,7 @@ def test_the_callback_of_the_worker_command_may_take_batches_of_messages(
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_worker_command_ended_by_a_signal_finishes_and_acknowledges_its_running_messages(
-    number: int, code: int, start: Start, pubsub_emulator: Emulator
+    number: int, code: int, start: Start, broker: Emulator
 ) -> None:
     """Messages that have not begun are free, and running ones are finished and acknowledged."""
     publish(b"a", b"b", b"c")
@@ -127,11 +125,11 @@ def test_a_worker_command_ended_by_a_signal_finishes_and_acknowledges_its_runnin
     assert sorted([handled, *left]) == ["a", "b", "c"]
     program.open_gate()
     assert program.end() == code
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 2
+    assert broker.backlog(SUBSCRIPTION) == 2
 
 
 def test_ctrl_c_in_the_worker_command_does_not_end_programs_started_by_its_callbacks(
-    start: Start, pubsub_emulator: Emulator
+    start: Start, broker: Emulator
 ) -> None:
     """A command that a callback has started is finished as well."""
     publish(b"a")
@@ -150,7 +148,7 @@ def handle(message):
     program.ctrl_c()
     program.open_gate()
     assert program.end() == 130
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+    assert broker.backlog(SUBSCRIPTION) == 0
 
 
 def test_a_worker_callback_that_exceeds_the_drain_timeout_is_killed(start: Start) -> None:
@@ -165,7 +163,7 @@ def test_a_worker_callback_that_exceeds_the_drain_timeout_is_killed(start: Start
 
 
 def test_a_second_signal_ends_the_worker_command_without_waiting_for_running_callbacks(
-    start: Start, pubsub_emulator: Emulator
+    start: Start, broker: Emulator
 ) -> None:
     """The exit code is that of a killed program. Its message waits for the end of its lease."""
     publish(b"a")
@@ -174,12 +172,12 @@ def test_a_second_signal_ends_the_worker_command_without_waiting_for_running_cal
     program.stop()
     program.process.send_signal(signal.SIGTERM)
     assert program.end() == 143
-    pubsub_emulator.inspect(lambda engine: engine.expire(SUBSCRIPTION))
+    broker.inspect(lambda engine: engine.expire(SUBSCRIPTION))
     assert free() == ["a"]
 
 
 def test_worker_processes_whose_parent_was_killed_finish_their_messages_and_end(
-    start: Start, pubsub_emulator: Emulator
+    start: Start, broker: Emulator
 ) -> None:
     """A killed parent sends no command, but the end of its control pipe is enough."""
     publish(b"a")
@@ -190,15 +188,13 @@ def test_worker_processes_whose_parent_was_killed_finish_their_messages_and_end(
     program.open_gate()
     # When the last process that can write to stderr has ended.
     assert program.end() == -signal.SIGKILL
-    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+    assert broker.backlog(SUBSCRIPTION) == 0
 
 
 # ---- restarts ------------------------------------------------------------------------------------
 
 
-def test_the_worker_command_restarts_a_crashed_process(
-    start: Start, pubsub_emulator: Emulator
-) -> None:
+def test_the_worker_command_restarts_a_crashed_process(start: Start, broker: Emulator) -> None:
     """The message of the crashed process is redelivered."""
     publish(b"a")
     program = start(
@@ -214,10 +210,10 @@ def handle(message):
     ((_, first),) = program.begun(1)
     assert f"process 1 (pid {first}) ended with exit code 3" in program.wait_for("it restarts in")
     # The broker cannot know that nobody will acknowledge the message: its lease has to end.
-    pubsub_emulator.clock.advance(60)
+    broker.clock.advance(60)
     ((data, second),) = program.begun(1)
     assert (data, second != first) == ("a", True)
-    eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
+    eventually(lambda: broker.backlog(SUBSCRIPTION) == 0)
     program.stop()
     assert program.end() == 0
     assert " acked=1 " in program.stdout
@@ -243,7 +239,7 @@ def test_a_worker_process_that_gets_sigterm_finishes_its_messages_and_is_replace
 def test_the_worker_command_with_the_reload_option_runs_the_new_code_of_a_changed_callback(
     is_here: bool,
     start: Start,
-    pubsub_emulator: Emulator,
+    broker: Emulator,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """The module is in the current folder or elsewhere, and an edit in between was broken.
@@ -262,7 +258,7 @@ def test_the_worker_command_with_the_reload_option_runs_the_new_code_of_a_change
     program.wait_for("reloading")
     publish(b"b")
     assert program.wait_for("new").split()[1] != str(pid)
-    eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
+    eventually(lambda: broker.backlog(SUBSCRIPTION) == 0)
 
 
 # ---- early errors --------------------------------------------------------------------------------

@@ -275,9 +275,7 @@ def test_a_fetch_with_a_short_wait_for_more_messages_changes_no_lease() -> None:
 
 
 @pytest.mark.parametrize("error", [NotFound("gone"), KeyboardInterrupt(), Unavailable("away")])
-def test_a_failed_fetch_nacks_the_messages_received_before_the_error(
-    error: BaseException,
-) -> None:
+def test_a_failed_fetch_nacks_the_messages_received_before_the_error(error: BaseException) -> None:
     """The caller gets the error."""
     script = Script((0, 2), (1.0, error))
     with pytest.raises(type(error)):

@@ -36,7 +36,9 @@ TIMEOUT = 20.0
 
 
 class Server:
-    """Has three messages, a, b and c. Refuses requests as the test orders."""
+    """Has three messages, a, b and c, and a client. Refuses requests as the test orders."""
+
+    client: SubscriberClient
 
     def __init__(self) -> None:
         self.refusals: list[RpcError] = []
@@ -69,14 +71,8 @@ class Server:
 @pytest.fixture
 def server() -> Iterator[Server]:
     server = Server()
-    with server.scripted:
+    with server.scripted, SubscriberClient(endpoint=server.scripted.endpoint) as server.client:
         yield server
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[SubscriberClient]:
-    with SubscriberClient(endpoint=server.scripted.endpoint) as client:
-        yield client
 
 
 @pytest.fixture
@@ -88,11 +84,9 @@ def no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- as a list -----------------------------------------------------------------------------------
 
 
-def test_a_list_of_fetched_messages_can_be_acknowledged_by_one_call(
-    client: SubscriberClient, server: Server
-) -> None:
+def test_a_list_of_fetched_messages_can_be_acknowledged_by_one_call(server: Server) -> None:
     """The server has answered when the call returns, and a second call does nothing."""
-    messages = client.fetch(NAME, 3)
+    messages = server.client.fetch(NAME, 3)
     messages.ack()
     assert server.settled == [("abc", None)]
     assert messages.unsettled == []
@@ -101,11 +95,9 @@ def test_a_list_of_fetched_messages_can_be_acknowledged_by_one_call(
     assert len(server.settled) == 1
 
 
-def test_a_list_of_fetched_messages_can_be_nacked_or_extended_by_one_call(
-    client: SubscriberClient, server: Server
-) -> None:
+def test_a_list_of_fetched_messages_can_be_nacked_or_extended_by_one_call(server: Server) -> None:
     """An extension does not settle a message."""
-    messages = client.fetch(NAME, 3)
+    messages = server.client.fetch(NAME, 3)
     messages.modify_ack_deadline(30)
     messages.nack(delay=2.5)
     assert server.settled == [("abc", 30), ("abc", 3)]
@@ -121,20 +113,20 @@ def test_a_list_of_fetched_messages_can_be_nacked_or_extended_by_one_call(
     ],
 )
 def test_a_list_of_fetched_messages_refuses_ack_deadlines_out_of_range(
-    client: SubscriberClient, server: Server, method: str, seconds: int, text: str
+    server: Server, method: str, seconds: int, text: str
 ) -> None:
-    messages = client.fetch(NAME, 3)
+    messages = server.client.fetch(NAME, 3)
     with pytest.raises(ValueError, match=text):
         getattr(messages, method)(seconds)
     assert server.settled == []
 
 
 def test_settling_a_list_of_fetched_messages_is_retried_while_the_server_is_unavailable(
-    client: SubscriberClient, server: Server
+    server: Server,
 ) -> None:
     """The call is repeated."""
     server.refusals = [Unavailable("away"), Unavailable("away")]
-    client.fetch(NAME, 3).ack()
+    server.client.fetch(NAME, 3).ack()
     assert server.settled == [("abc", None)] * 3
 
 
@@ -167,13 +159,11 @@ def test_the_error_of_an_ack_call_names_the_refused_fetched_messages(broker: Emu
         assert messages.unsettled == [messages[1]]
 
 
-def test_fetched_messages_that_an_ack_error_does_not_name_are_retried(
-    client: SubscriberClient, server: Server
-) -> None:
+def test_fetched_messages_that_an_ack_error_does_not_name_are_retried(server: Server) -> None:
     """A server may have refused the whole request because of one message."""
     refused = {"b": "PERMANENT_FAILURE_INVALID_ACK_ID"}
     server.refusals = [InvalidArgument("b", reason="R", metadata=refused)]
-    messages = client.fetch(NAME, 3)
+    messages = server.client.fetch(NAME, 3)
     with pytest.raises(AcknowledgeError, match="1 of 3 messages could not") as raised:
         messages.ack()
     assert not raised.value.may_have_succeeded
@@ -185,7 +175,7 @@ def test_fetched_messages_that_an_ack_error_does_not_name_are_retried(
         InvalidArgument("a", reason="R", metadata=refused),
     ]
     with pytest.raises(AcknowledgeError, match="2 of 3 messages could not") as raised:
-        client.fetch(NAME, 3).ack()
+        server.client.fetch(NAME, 3).ack()
     assert raised.value.may_have_succeeded
 
 
@@ -193,10 +183,10 @@ def test_fetched_messages_that_an_ack_error_does_not_name_are_retried(
 
 
 def test_an_ack_or_nack_of_a_single_fetched_message_is_sent_in_the_background(
-    client: SubscriberClient, server: Server
+    server: Server,
 ) -> None:
     """The future of `..._with_response` gets the server's answer."""
-    a, b, c = client.fetch(NAME, 3)
+    a, b, c = server.client.fetch(NAME, 3)
     a.ack()
     assert b.nack_with_response().result(TIMEOUT) is AcknowledgeStatus.SUCCESS
     assert c.modify_ack_deadline_with_response(20).result(TIMEOUT) is AcknowledgeStatus.SUCCESS
@@ -204,11 +194,11 @@ def test_an_ack_or_nack_of_a_single_fetched_message_is_sent_in_the_background(
 
 
 def test_a_refused_ack_of_a_fetched_message_is_reported_by_its_future_and_in_the_log(
-    client: SubscriberClient, server: Server
+    server: Server,
 ) -> None:
     """The future and the log report the refusal."""
     server.refusals = [NotFound("gone")]
-    (message, *_) = client.fetch(NAME, 3)
+    (message, *_) = server.client.fetch(NAME, 3)
     with pytest.raises(AcknowledgeError, match="gone"):
         message.ack_with_response().result(TIMEOUT)
 
@@ -242,10 +232,10 @@ def test_an_ack_or_nack_of_a_fetched_message_fails_after_the_client_was_closed(
 
 
 def test_a_with_block_of_a_fetch_extends_leases_and_nacks_unsettled_messages_at_its_end(
-    client: SubscriberClient, server: Server
+    server: Server,
 ) -> None:
     """The dispositions of a block have been answered at its end."""
-    with client.fetch(NAME, 3) as messages:
+    with server.client.fetch(NAME, 3) as messages:
         eventually(lambda: ("abc", 60) in server.settled)
         messages[1].ack()
     assert server.settled[0] == ("abc", 60)
@@ -253,12 +243,12 @@ def test_a_with_block_of_a_fetch_extends_leases_and_nacks_unsettled_messages_at_
 
 
 def test_a_with_block_of_a_fetch_that_raises_nacks_its_messages_and_keeps_the_exception(
-    client: SubscriberClient, server: Server
+    server: Server,
 ) -> None:
     """The exception of the block is raised even if the return fails."""
 
     def work() -> None:
-        with client.fetch(NAME, 3):
+        with server.client.fetch(NAME, 3):
             eventually(lambda: ("abc", 60) in server.settled)
             server.refusals = [NotFound("gone")]
             raise KeyError
@@ -270,12 +260,12 @@ def test_a_with_block_of_a_fetch_that_raises_nacks_its_messages_and_keeps_the_ex
 
 
 def test_a_with_block_of_a_fetch_raises_an_error_at_its_end_for_refused_acknowledgements(
-    client: SubscriberClient, server: Server
+    server: Server,
 ) -> None:
     """A refused acknowledgement is an error at the end of the block."""
 
     def work() -> None:
-        with client.fetch(NAME, 3) as messages:
+        with server.client.fetch(NAME, 3) as messages:
             eventually(lambda: ("abc", 60) in server.settled)
             server.refusals = [NotFound("gone")]
             for message in messages:
@@ -285,9 +275,9 @@ def test_a_with_block_of_a_fetch_raises_an_error_at_its_end_for_refused_acknowle
         work()
 
 
-def test_a_with_block_of_fetched_messages_cannot_be_entered_twice(client: SubscriberClient) -> None:
+def test_a_with_block_of_fetched_messages_cannot_be_entered_twice(server: Server) -> None:
     """A block cannot be entered again while it lasts."""
-    with client.fetch(NAME, 3) as messages, pytest.raises(RuntimeError, match="already"):
+    with server.client.fetch(NAME, 3) as messages, pytest.raises(RuntimeError, match="already"):
         messages.__enter__()
 
 
@@ -319,23 +309,23 @@ def test_a_with_block_of_a_fetch_extends_leases_until_settlement_or_for_one_hour
     assert len(server.settled) == 4
 
 
-def test_a_short_with_block_of_a_fetch_sends_no_lease_extension(
-    client: SubscriberClient, server: Server, no_extension: None
-) -> None:
+@pytest.mark.usefixtures("no_extension")
+def test_a_short_with_block_of_a_fetch_sends_no_lease_extension(server: Server) -> None:
     """The extension would come after the acknowledgement and be refused."""
-    with client.fetch(NAME, 3) as messages:
+    with server.client.fetch(NAME, 3) as messages:
         messages.ack()
-    client.close()
+    server.client.close()
     assert server.settled == [("abc", None)]
 
 
+@pytest.mark.usefixtures("no_extension")
 def test_closing_a_client_nacks_the_messages_of_an_open_with_block_of_a_fetch(
-    client: SubscriberClient, server: Server, no_extension: None
+    server: Server,
 ) -> None:
     """Nothing could settle the messages afterwards. The block ends as its own code does."""
-    with client.fetch(NAME, 3) as messages:
+    with server.client.fetch(NAME, 3) as messages:
         messages[0].ack_with_response().result(TIMEOUT)
-        client.close()
+        server.client.close()
     assert server.settled == [("a", None), ("bc", 0)]
     with pytest.raises(SubscriberClosed, match="the leases cannot be extended"):
         messages.__enter__()
@@ -359,14 +349,14 @@ def test_a_with_block_of_a_fetch_raises_no_error_if_its_nacks_cannot_be_sent(
 
 
 def test_a_with_block_of_a_fetch_raises_an_error_if_its_acknowledgements_get_no_answer(
-    client: SubscriberClient, server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing answer is not a success."""
     monkeypatch.setattr("pullstream.fetch.messages.RETRY_FOR", 0.1)
     server.refusals = [Unavailable("away")] * 100
 
     def work() -> None:
-        with client.fetch(NAME, 3) as messages:
+        with server.client.fetch(NAME, 3) as messages:
             for message in messages:
                 message.ack()
 
@@ -375,12 +365,11 @@ def test_a_with_block_of_a_fetch_raises_an_error_if_its_acknowledgements_get_no_
     server.refusals = []
 
 
-def test_a_refused_lease_extension_does_not_fail_the_with_block_of_a_fetch(
-    client: SubscriberClient, server: Server, no_extension: None
-) -> None:
+@pytest.mark.usefixtures("no_extension")
+def test_a_refused_lease_extension_does_not_fail_the_with_block_of_a_fetch(server: Server) -> None:
     """Only the final disposition counts."""
     server.refusals = [NotFound("gone")]
-    with client.fetch(NAME, 3) as messages:
+    with server.client.fetch(NAME, 3) as messages:
         extended = messages[0].modify_ack_deadline_with_response(30)
         with pytest.raises(AcknowledgeError, match="gone"):
             extended.result(TIMEOUT)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -24,11 +25,12 @@ TOPIC = "projects/project-1/topics/orders"
 SUBSCRIPTION = "projects/project-1/subscriptions/orders"
 
 
-class PublishServer(ScriptedServer):
+class Server(ScriptedServer):
     """Answers Publish calls with new message IDs, or as a test says.
 
     `fail` holds errors for the next calls. While `gate` is not set, calls wait. `requests` are the
-    data of the messages of each call, in the order of arrival.
+    data of the messages of each call, in the order of arrival. The end of the test closes the
+    clients that `connect` creates.
     """
 
     def __init__(self) -> None:
@@ -37,12 +39,18 @@ class PublishServer(ScriptedServer):
         self.gate = threading.Event()
         self.gate.set()
         self.arrived = threading.Semaphore(0)
+        self.clients: list[PublisherClient] = []
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
 
     @property
     def requests(self) -> list[list[bytes]]:
         return [[message.data for message in call.request.messages] for call in self.calls]
+
+    def connect(self, *arguments: Any, **options: Any) -> PublisherClient:
+        client = PublisherClient(*arguments, endpoint=self.endpoint, **options)
+        self.clients.append(client)
+        return client
 
     def wait_for_calls(self, number: int) -> None:
         """Wait until as many more calls have arrived."""
@@ -71,26 +79,12 @@ def limited_client(
 
 
 @pytest.fixture
-def server() -> Iterator[PublishServer]:
-    with PublishServer() as running:
+def server() -> Iterator[Server]:
+    with Server() as running:
         yield running
         running.gate.set()
-
-
-@pytest.fixture
-def connect(server: PublishServer) -> Iterator[Callable[..., PublisherClient]]:
-    """Return a function that creates clients of the scripted server."""
-    clients = []
-
-    def create(*arguments: object, **options: object) -> PublisherClient:
-        client = PublisherClient(*arguments, endpoint=server.endpoint, **options)  # type: ignore[arg-type]
-        clients.append(client)
-        return client
-
-    yield create
-    server.gate.set()
-    for client in clients:
-        client.close(10)
+        for client in running.clients:
+            client.close(10)
 
 
 @pytest.fixture

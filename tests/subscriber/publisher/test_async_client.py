@@ -16,7 +16,7 @@ from pullstream import (
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import NotFound
 
-from .conftest import TOPIC, PublishServer, limited_client
+from .conftest import TOPIC, Server, limited_client
 
 
 async def test_a_thousand_asyncio_tasks_can_publish_concurrently(emulator: Emulator) -> None:
@@ -48,7 +48,7 @@ async def test_awaiting_a_failed_async_publish_raises_the_error_of_its_request(
 
 
 async def test_cancelling_a_task_that_awaits_a_publish_does_not_withdraw_the_message(
-    server: PublishServer,
+    server: Server,
 ) -> None:
     """The message is published all the same."""
     server.gate.clear()
@@ -62,7 +62,7 @@ async def test_cancelling_a_task_that_awaits_a_publish_does_not_withdraw_the_mes
     assert publisher.statistics().published == 1
 
 
-async def test_publish_flow_control_never_blocks_the_event_loop(server: PublishServer) -> None:
+async def test_publish_flow_control_never_blocks_the_event_loop(server: Server) -> None:
     """The await of a message without room takes longer; the order of the calls is kept."""
     server.gate.clear()
     publisher = limited_client(server, batches=BatchSettings(max_latency=60))
@@ -76,7 +76,7 @@ async def test_publish_flow_control_never_blocks_the_event_loop(server: PublishS
 
 
 async def test_publishes_that_wait_for_flow_control_fail_when_the_async_publisher_is_closed(
-    server: PublishServer,
+    server: Server,
 ) -> None:
     """Every await ends."""
     server.gate.clear()
@@ -90,7 +90,7 @@ async def test_publishes_that_wait_for_flow_control_fail_when_the_async_publishe
 
 @pytest.mark.parametrize("stops_first", [False, True])
 def test_closing_the_async_publisher_sends_messages_that_wait_for_flow_control(
-    server: PublishServer, stops_first: bool
+    server: Server, stops_first: bool
 ) -> None:
     """`publish` has accepted the messages, so the close waits for them, also after `stop`."""
 
@@ -111,7 +111,7 @@ def test_closing_the_async_publisher_sends_messages_that_wait_for_flow_control(
 
 
 async def test_an_async_publisher_close_that_times_out_reports_messages_that_wait_for_flow_control(
-    server: PublishServer, caplog: pytest.LogCaptureFixture
+    server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error and the log have the numbers of unsent and unconfirmed messages."""
     server.gate.clear()
@@ -128,9 +128,7 @@ async def test_an_async_publisher_close_that_times_out_reports_messages_that_wai
     assert "2 messages were not sent, and 1 were sent but not confirmed" in caplog.text
 
 
-async def test_closing_the_async_publisher_does_not_block_the_event_loop(
-    server: PublishServer,
-) -> None:
+async def test_closing_the_async_publisher_does_not_block_the_event_loop(server: Server) -> None:
     """Other tasks run while it waits for the server."""
     server.gate.clear()
     publisher = AsyncPublisherClient(endpoint=server.endpoint)
@@ -143,7 +141,7 @@ async def test_closing_the_async_publisher_does_not_block_the_event_loop(
     assert await future == "1"
 
 
-def test_a_publish_future_may_be_awaited_on_two_event_loops(server: PublishServer) -> None:
+def test_a_publish_future_may_be_awaited_on_two_event_loops(server: Server) -> None:
     """A message belongs to no loop."""
     publisher = AsyncPublisherClient(endpoint=server.endpoint)
     server.gate.clear()

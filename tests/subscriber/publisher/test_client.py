@@ -55,9 +55,7 @@ from pullstream_protocol.errors import (
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import IDEMPOTENCY_KEY
 
-from .conftest import SUBSCRIPTION, TOPIC, PublishServer
-
-Connect = Callable[..., PublisherClient]
+from .conftest import SUBSCRIPTION, TOPIC, Server
 
 ORDERED = PublisherOptions(enable_message_ordering=True)
 # A batch waits for its messages, not for time.
@@ -121,36 +119,34 @@ def test_publish_accepts_a_message_with_attributes_only(emulator: Emulator) -> N
     ],
 )
 def test_publish_refuses_data_that_is_not_bytes_and_names_the_accepted_types(
-    connect: Connect, data: Any, text: str
+    server: Server, data: Any, text: str
 ) -> None:
     """The error names the accepted types."""
     with pytest.raises(TypeError, match=text):
-        connect().publish(TOPIC, data)
+        server.connect().publish(TOPIC, data)
     with pytest.raises(TypeError, match=text):
-        connect().publish_many(TOPIC, [b"good", data])
+        server.connect().publish_many(TOPIC, [b"good", data])
 
 
-def test_publish_refuses_attributes_beside_a_whole_message_object(connect: Connect) -> None:
+def test_publish_refuses_attributes_beside_a_whole_message_object(server: Server) -> None:
     """The message has its own; which of the two would count is not clear."""
     with pytest.raises(ValueError, match="has its own ordering key and attributes; set"):
-        connect().publish(TOPIC, pubsub.PubsubMessage(data=b"x"), a="1")
+        server.connect().publish(TOPIC, pubsub.PubsubMessage(data=b"x"), a="1")
 
 
-def test_publish_with_an_ordering_key_requires_enable_message_ordering(connect: Connect) -> None:
+def test_publish_with_an_ordering_key_requires_enable_message_ordering(server: Server) -> None:
     """As in the official client: without it the order would not be kept."""
     with pytest.raises(ValueError, match="enable_message_ordering=True"):
-        connect().publish(TOPIC, b"x", "key")
+        server.connect().publish(TOPIC, b"x", "key")
     with pytest.raises(ValueError, match="enable_message_ordering=True"):
-        connect().resume_publish(TOPIC, "key")
+        server.connect().resume_publish(TOPIC, "key")
     with pytest.raises(TypeError, match="ordering_key is 7; it must be a str"):
-        connect(publisher_options=ORDERED).publish(TOPIC, b"x", 7)  # type: ignore[arg-type]
+        server.connect(publisher_options=ORDERED).publish(TOPIC, b"x", 7)  # type: ignore[arg-type]
 
 
-def test_publishing_a_message_above_the_size_limit_fails_at_once(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_publishing_a_message_above_the_size_limit_fails_at_once(server: Server) -> None:
     """The message does not reach the server, and spoils no request."""
-    publisher = connect()
+    publisher = server.connect()
     with pytest.raises(MessageTooLargeError, match="the server accepts 10,000,000"):
         publisher.publish(TOPIC, b"x" * 10_000_000)
     with pytest.raises(MessageTooLargeError):
@@ -162,11 +158,9 @@ def test_publishing_a_message_above_the_size_limit_fails_at_once(
 # ---- batches -----------------------------------------------------------------------------------
 
 
-def test_published_messages_share_publish_requests_of_up_to_max_messages(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_published_messages_share_publish_requests_of_up_to_max_messages(server: Server) -> None:
     """A request has up to max_messages, and each message gets its own ID."""
-    publisher = connect(BatchSettings(max_messages=10, max_latency=FOR_EVER))
+    publisher = server.connect(BatchSettings(max_messages=10, max_latency=FOR_EVER))
     data = [b"%d" % number for number in range(25)]
     futures = [publisher.publish(TOPIC, one) for one in data]
     publisher.stop()
@@ -176,18 +170,16 @@ def test_published_messages_share_publish_requests_of_up_to_max_messages(
     assert len(set(ids)) == 25
 
 
-def test_an_incomplete_publish_batch_is_sent_after_max_latency(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_an_incomplete_publish_batch_is_sent_after_max_latency(server: Server) -> None:
     """Nobody waits for the future, and no message follows."""
-    connect(BatchSettings(max_latency=0.05)).publish(TOPIC, b"x")
+    server.connect(BatchSettings(max_latency=0.05)).publish(TOPIC, b"x")
     server.wait_for_calls(1)
     assert server.requests == [[b"x"]]
 
 
-def test_waiting_for_a_publish_future_sends_its_batch_at_once(connect: Connect) -> None:
+def test_waiting_for_a_publish_future_sends_its_batch_at_once(server: Server) -> None:
     """The caller does not wait for the latency of the batch."""
-    publisher = connect(BatchSettings(max_latency=FOR_EVER))
+    publisher = server.connect(BatchSettings(max_latency=FOR_EVER))
     assert publisher.publish(TOPIC, b"x").result(10) == "1"
     assert publisher.publish(TOPIC, b"x").exception(10) is None
 
@@ -223,11 +215,11 @@ def test_publish_many_returns_the_message_ids_in_the_order_of_the_messages(
 
 
 def test_the_error_of_a_partly_failed_publish_many_has_the_ids_of_the_published_messages(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """The error has the IDs of the others."""
     server.fail = [NotFound("gone"), None]
-    publisher = connect(publisher_options=ORDERED)
+    publisher = server.connect(publisher_options=ORDERED)
     messages = [pubsub.PubsubMessage(data=b"x", ordering_key=key) for key in ("a", "b")]
     with pytest.raises(PublishError, match="1 of 2 messages are not confirmed: 404 gone") as caught:
         publisher.publish_many(TOPIC, messages).result(10)
@@ -237,23 +229,19 @@ def test_the_error_of_a_partly_failed_publish_many_has_the_ids_of_the_published_
 # ---- failures ----------------------------------------------------------------------------------
 
 
-def test_publish_retries_a_transient_error_with_the_same_idempotency_key(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_publish_retries_a_transient_error_with_the_same_idempotency_key(server: Server) -> None:
     """The user does nothing."""
     server.fail = [Unavailable("away"), Unavailable("away")]
-    publisher = connect()
+    publisher = server.connect()
     assert publisher.publish(TOPIC, b"x").result(10) == "1"
     keys = {call.metadata[IDEMPOTENCY_KEY] for call in server.calls}
     assert (len(server.calls), len(keys)) == (3, 1)
     assert publisher.statistics().retries == 2
 
 
-def test_each_publish_request_has_its_own_idempotency_key(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_each_publish_request_has_its_own_idempotency_key(server: Server) -> None:
     """Each request also has the header by which Google routes it."""
-    publisher, other = connect(), connect()
+    publisher, other = server.connect(), server.connect()
     for client in (publisher, publisher, other):
         client.publish(TOPIC, b"x").result(10)
     assert len({call.metadata[IDEMPOTENCY_KEY] for call in server.calls}) == 3
@@ -261,11 +249,11 @@ def test_each_publish_request_has_its_own_idempotency_key(
 
 
 def test_a_permanent_error_fails_all_messages_of_a_publish_request(
-    connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture
+    server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error is logged, because a program may never look at the futures."""
     server.fail = [InvalidArgument("bad")]
-    publisher = connect(BatchSettings(max_messages=2))
+    publisher = server.connect(BatchSettings(max_messages=2))
     with caplog.at_level(logging.WARNING, "pullstream.publisher"):
         futures = [publisher.publish(TOPIC, b"x") for _ in range(2)]
         for future in futures:
@@ -275,20 +263,16 @@ def test_a_permanent_error_fails_all_messages_of_a_publish_request(
     assert publisher.statistics().failed == 2
 
 
-def test_publish_without_retries_fails_with_the_first_error_of_the_server(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_publish_without_retries_fails_with_the_first_error_of_the_server(server: Server) -> None:
     """The official client does the same."""
     server.fail = [Unavailable("away")]
     with pytest.raises(Unavailable):
-        connect().publish(TOPIC, b"x", retry=None).result(10)
+        server.connect().publish(TOPIC, b"x", retry=None).result(10)
 
 
-def test_each_attempt_of_a_publish_request_has_the_configured_timeout(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_each_attempt_of_a_publish_request_has_the_configured_timeout(server: Server) -> None:
     """The timeout is that of the call, or of the options."""
-    publisher = connect(publisher_options=PublisherOptions(timeout=20))
+    publisher = server.connect(publisher_options=PublisherOptions(timeout=20))
     publisher.publish(TOPIC, b"x", timeout=7).result(10)
     publisher.publish(TOPIC, b"x").result(10)
     first, second = [call.time_remaining or 0.0 for call in server.calls]
@@ -304,7 +288,7 @@ QUICK = PublisherOptions(
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
 def test_a_retry_predicate_that_raises_ends_the_retries_of_a_publish_request(
-    connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture, error: type
+    server: Server, caplog: pytest.LogCaptureFixture, error: type
 ) -> None:
     """The message has the error of its request, and the log names the predicate."""
 
@@ -312,14 +296,14 @@ def test_a_retry_predicate_that_raises_ends_the_retries_of_a_publish_request(
         raise error
 
     server.fail.append(Unavailable("later"))
-    future = connect().publish(TOPIC, b"x", retry=Retry(predicate=broken))
+    future = server.connect().publish(TOPIC, b"x", retry=Retry(predicate=broken))
     with pytest.raises(Unavailable, match="later"):
         future.result(10)
     assert "predicate" in caplog.text
 
 
 def test_the_users_retry_predicate_is_called_once_for_each_failed_publish_attempt(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     asked = []
 
@@ -328,7 +312,7 @@ def test_the_users_retry_predicate_is_called_once_for_each_failed_publish_attemp
         return len(asked) == 1
 
     server.fail += [Unavailable("1"), Unavailable("2")]
-    future = connect().publish(TOPIC, b"x", retry=Retry(predicate=is_first, initial=0.01))
+    future = server.connect().publish(TOPIC, b"x", retry=Retry(predicate=is_first, initial=0.01))
     with pytest.raises(Unavailable, match="2"):
         future.result(10)
     assert len(asked) == 2
@@ -355,8 +339,7 @@ def test_the_users_retry_predicate_is_called_once_for_each_failed_publish_attemp
     ids=["publish", "publish_many", "TopicAdminClient.publish"],
 )
 def test_a_publish_fails_if_the_response_has_missing_or_invalid_message_ids(
-    connect: Connect,
-    server: PublishServer,
+    server: Server,
     monkeypatch: pytest.MonkeyPatch,
     ids: list[str],
     text: str,
@@ -364,7 +347,7 @@ def test_a_publish_fails_if_the_response_has_missing_or_invalid_message_ids(
 ) -> None:
     """A message is confirmed only with its own ID. It may be stored all the same."""
     monkeypatch.setattr(server, "_answer", lambda _: pubsub.PublishResponse(message_ids=ids))
-    publisher = connect(BatchSettings(max_messages=2))
+    publisher = server.connect(BatchSettings(max_messages=2))
     with pytest.raises(PublishError, match=f"the server returned {text}") as raised:
         publish(publisher)
     assert raised.value.may_have_succeeded
@@ -404,11 +387,11 @@ def test_the_error_for_an_unparseable_publish_response_says_that_the_message_may
 
 
 def test_a_publish_error_after_a_lost_reply_says_that_the_message_may_be_stored(
-    connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture
+    server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The reply was lost. The last error alone would mean that nothing is stored."""
     server.fail = [Unavailable("Socket closed"), Unavailable("again"), NotFound("gone")]
-    publisher = connect(publisher_options=QUICK)
+    publisher = server.connect(publisher_options=QUICK)
     text = r"gone \(an earlier attempt may have succeeded; it ended with: 503 Socket closed\)"
     with pytest.raises(NotFound, match=text) as raised:
         publisher.publish(TOPIC, b"x").result(10)
@@ -429,11 +412,11 @@ def test_a_publish_error_after_a_lost_reply_says_that_the_message_may_be_stored(
     ],
 )
 def test_a_publish_error_after_refused_attempts_does_not_say_that_the_message_may_be_stored(
-    connect: Connect, server: PublishServer, attempts: list[Exception]
+    server: Server, attempts: list[Exception]
 ) -> None:
     """The server has answered each attempt."""
     server.fail = [*attempts]
-    error = connect(publisher_options=QUICK).publish(TOPIC, b"x").exception(10)
+    error = server.connect(publisher_options=QUICK).publish(TOPIC, b"x").exception(10)
     assert isinstance(error, RpcError)
     assert type(error) is type(attempts[-1])
     assert not error.may_have_succeeded
@@ -451,11 +434,11 @@ def test_a_publish_error_without_a_connection_does_not_say_that_the_message_may_
 
 
 def test_the_error_of_a_publish_without_an_answer_says_that_the_message_may_be_stored(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """The last attempt itself leaves it open."""
     server.fail = [Unavailable("Socket closed")]
-    error = connect().publish(TOPIC, b"x", retry=None).exception(10)
+    error = server.connect().publish(TOPIC, b"x", retry=None).exception(10)
     assert isinstance(error, Unavailable)
     assert error.may_have_succeeded
 
@@ -474,12 +457,10 @@ def test_a_publish_retry_after_a_lost_reply_causes_no_duplicate_on_pullstreams_b
 # ---- ordering keys -----------------------------------------------------------------------------
 
 
-def test_publish_retries_keep_the_order_of_an_ordering_key(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_publish_retries_keep_the_order_of_an_ordering_key(server: Server) -> None:
     """A retried request comes before later ones."""
     server.fail = [None, Unavailable("away"), None, Unavailable("away")]
-    publisher = connect(BatchSettings(max_messages=3), ORDERED)
+    publisher = server.connect(BatchSettings(max_messages=3), ORDERED)
     data = [b"%02d" % number for number in range(20)]
     futures = [publisher.publish(TOPIC, one, "k") for one in data]
     ids = [int(future.result(10)) for future in futures]
@@ -487,13 +468,11 @@ def test_publish_retries_keep_the_order_of_an_ordering_key(
     assert publisher.statistics().retries == 2
 
 
-def test_a_failed_ordering_key_is_paused_until_resume_publish(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_a_failed_ordering_key_is_paused_until_resume_publish(server: Server) -> None:
     """Waiting messages of the key fail; other keys and messages continue."""
     server.fail = [NotFound("none")]
     server.gate.clear()
-    publisher = connect(BatchSettings(max_messages=1), ORDERED)
+    publisher = server.connect(BatchSettings(max_messages=1), ORDERED)
     first = publisher.publish(TOPIC, b"1", "k")
     server.wait_for_calls(1)
     second = publisher.publish(TOPIC, b"2", "k")
@@ -529,13 +508,10 @@ def test_a_failed_ordering_key_is_paused_until_resume_publish(
     ],
 )
 def test_publish_refuses_an_invalid_topic_name_and_shows_it_in_the_error(
-    connect: Connect,
-    server: PublishServer,
-    topic: Any,
-    call: Callable[[PublisherClient, Any], object],
+    server: Server, topic: Any, call: Callable[[PublisherClient, Any], object]
 ) -> None:
     """Nothing is published, and the client works on."""
-    publisher = connect(publisher_options=PublisherOptions(enable_message_ordering=True))
+    publisher = server.connect(publisher_options=PublisherOptions(enable_message_ordering=True))
     with pytest.raises((TypeError, ValueError), match=r"^topic is .*(the full name|UTF-8)"):
         call(publisher, topic)
     assert publisher.publish(TOPIC, b"y").result(10)
@@ -544,11 +520,11 @@ def test_publish_refuses_an_invalid_topic_name_and_shows_it_in_the_error(
 
 @pytest.mark.parametrize("messages", [None, 5, b"data", "text"])
 def test_publish_many_refuses_an_argument_that_is_not_a_list_of_messages(
-    connect: Connect, messages: Any
+    server: Server, messages: Any
 ) -> None:
     """Bytes are not a list of numbers."""
     with pytest.raises(TypeError, match=r"^messages is .*; it must be a list of messages"):
-        connect().publish_many(TOPIC, messages)
+        server.connect().publish_many(TOPIC, messages)
 
 
 # ---- limits of a message -----------------------------------------------------------------------
@@ -584,11 +560,9 @@ def test_a_message_that_the_broker_would_refuse_does_not_fail_other_messages_of_
     assert [message.data for message in emulator.messages(TOPIC)] == [b"first", b"second"]
 
 
-def test_closing_the_transport_of_a_publisher_closes_the_publisher(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_closing_the_transport_of_a_publisher_closes_the_publisher(server: Server) -> None:
     """Programs for the official client close its connection in this way."""
-    publisher = connect(BatchSettings(max_latency=FOR_EVER))
+    publisher = server.connect(BatchSettings(max_latency=FOR_EVER))
     future = publisher.publish(TOPIC, b"x")
     publisher.transport.close()
     assert future.result(0) == "1"
@@ -607,11 +581,13 @@ def limited(behavior: LimitExceededBehavior, messages: int = 2) -> PublisherOpti
 
 
 def test_publish_blocks_at_the_flow_control_limit_until_a_message_is_confirmed(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """The next message enters when one is confirmed; none waits for its latency."""
     server.gate.clear()
-    publisher = connect(BatchSettings(max_latency=FOR_EVER), limited(LimitExceededBehavior.BLOCK))
+    publisher = server.connect(
+        BatchSettings(max_latency=FOR_EVER), limited(LimitExceededBehavior.BLOCK)
+    )
     for _ in range(2):
         publisher.publish(TOPIC, b"x")
     blocked = threading.Thread(target=lambda: publisher.publish(TOPIC, b"y"))
@@ -626,11 +602,11 @@ def test_publish_blocks_at_the_flow_control_limit_until_a_message_is_confirmed(
 
 
 def test_publish_at_the_flow_control_limit_fails_the_future_with_behavior_error(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """The behavior is ERROR. The room comes back with the answers."""
     server.gate.clear()
-    publisher = connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.ERROR))
+    publisher = server.connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.ERROR))
     futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
     with pytest.raises(FlowControlLimitError, match="flow control allows 2"):
         futures[2].result(0)
@@ -641,11 +617,11 @@ def test_publish_at_the_flow_control_limit_fails_the_future_with_behavior_error(
 
 
 def test_a_publish_blocked_by_flow_control_raises_when_the_publisher_is_closed(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """The publish raises PublisherClosed and does not wait for ever."""
     server.gate.clear()
-    publisher = connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.BLOCK))
+    publisher = server.connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.BLOCK))
     first = [publisher.publish(TOPIC, b"x") for _ in range(2)]
     errors: list[BaseException] = []
     began = threading.Event()
@@ -669,11 +645,11 @@ def test_a_publish_blocked_by_flow_control_raises_when_the_publisher_is_closed(
 
 
 def test_closing_the_publisher_sends_a_message_whose_publish_waits_for_flow_control(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """The message came before the close, so it is sent when the first message makes room."""
     server.gate.clear()
-    publisher = connect(
+    publisher = server.connect(
         BatchSettings(max_latency=FOR_EVER), limited(LimitExceededBehavior.BLOCK, messages=1)
     )
     publisher.publish(TOPIC, b"x")
@@ -693,14 +669,16 @@ def test_closing_the_publisher_sends_a_message_whose_publish_waits_for_flow_cont
 
 
 def test_a_publish_interrupted_by_ctrl_c_leaves_no_message_counted_by_flow_control(
-    connect: Connect, server: PublishServer, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C ends the wait, and the message is not published."""
 
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
-    publisher = connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.BLOCK, 1))
+    publisher = server.connect(
+        BatchSettings(max_messages=1), limited(LimitExceededBehavior.BLOCK, 1)
+    )
     server.gate.clear()
     first = publisher.publish(TOPIC, b"first")
     with monkeypatch.context() as interrupting:
@@ -714,10 +692,10 @@ def test_a_publish_interrupted_by_ctrl_c_leaves_no_message_counted_by_flow_contr
 
 
 def test_a_message_published_while_freezegun_stops_the_time_is_sent_when_the_freeze_ends(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """Nobody waits for the future, which would send the message at once."""
-    publisher = connect(BatchSettings(max_latency=0.05))
+    publisher = server.connect(BatchSettings(max_latency=0.05))
     publisher.publish(TOPIC, b"before").result(10)
     with freeze_time("2030-01-01"):
         publisher.publish(TOPIC, b"frozen")
@@ -725,15 +703,13 @@ def test_a_message_published_while_freezegun_stops_the_time_is_sent_when_the_fre
     assert server.requests == [[b"before"], [b"frozen"]]
 
 
-def test_a_failed_message_no_longer_counts_towards_publisher_flow_control(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_a_failed_message_no_longer_counts_towards_publisher_flow_control(server: Server) -> None:
     """A failed message does not wait any more."""
     server.fail = [NotFound("none")]
     options = limited(LimitExceededBehavior.ERROR, messages=1)._replace(
         enable_message_ordering=True
     )
-    publisher = connect(publisher_options=options)
+    publisher = server.connect(publisher_options=options)
     assert publisher.publish(TOPIC, b"x", "k").exception(10)
     paused = publisher.publish(TOPIC, b"x", "k").exception(10)
     assert isinstance(paused, PublishToPausedOrderingKeyException)
@@ -743,13 +719,11 @@ def test_a_failed_message_no_longer_counts_towards_publisher_flow_control(
 # ---- hedging and compression -------------------------------------------------------------------
 
 
-def test_with_hedging_a_slow_publish_request_is_sent_a_second_time(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_with_hedging_a_slow_publish_request_is_sent_a_second_time(server: Server) -> None:
     """The first success counts, and both requests have one idempotency key."""
     server.gate.clear()
     options = PublisherOptions(hedging=PublishHedging(delay=0.1))
-    publisher = connect(publisher_options=options)
+    publisher = server.connect(publisher_options=options)
     future = publisher.publish(TOPIC, b"x")
     server.wait_for_calls(2)
     server.gate.set()
@@ -781,11 +755,11 @@ def test_publish_hedging_causes_no_duplicate_message_on_pullstreams_broker(
 
 
 def test_publish_requests_above_the_configured_size_are_compressed(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Smaller requests are sent as they are."""
     options = PublisherOptions(enable_compression=True, compression_bytes_threshold=1000)
-    publisher = connect(publisher_options=options)
+    publisher = server.connect(publisher_options=options)
     found: list[Any] = []
     stub = publisher._rpcs.stub("Publish", serialized=True)
 
@@ -804,10 +778,10 @@ def test_publish_requests_above_the_configured_size_are_compressed(
 
 
 def test_closing_the_publisher_sends_all_messages_and_later_publishes_are_refused(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """Later messages are refused."""
-    publisher = connect(BatchSettings(max_latency=FOR_EVER))
+    publisher = server.connect(BatchSettings(max_latency=FOR_EVER))
     futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
     publisher.close()
     assert all(future.done() for future in futures)
@@ -821,11 +795,11 @@ def test_closing_the_publisher_sends_all_messages_and_later_publishes_are_refuse
 
 
 def test_stopping_the_publisher_sends_all_messages_without_waiting_for_answers(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """A second stop is an error, as in the official client."""
     server.gate.clear()
-    publisher = connect(BatchSettings(max_latency=FOR_EVER))
+    publisher = server.connect(BatchSettings(max_latency=FOR_EVER))
     future = publisher.publish(TOPIC, b"x")
     publisher.stop()
     server.wait_for_calls(1)
@@ -837,11 +811,11 @@ def test_stopping_the_publisher_sends_all_messages_without_waiting_for_answers(
 
 
 def test_a_publisher_close_that_times_out_fails_and_logs_the_unsent_messages(
-    connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture
+    server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Every future has a result afterwards, and the log has the number."""
     server.gate.clear()
-    publisher = connect(BatchSettings(max_messages=1), ORDERED)
+    publisher = server.connect(BatchSettings(max_messages=1), ORDERED)
     futures = [publisher.publish(TOPIC, b"x", "k") for _ in range(3)]
     server.wait_for_calls(1)
     with caplog.at_level(logging.WARNING, "pullstream.publisher"):
@@ -862,15 +836,13 @@ def test_closing_the_publisher_without_a_server_fails_the_futures_of_its_message
     assert isinstance(future.exception(0), PublisherClosed)
 
 
-def test_closing_the_publisher_with_a_timeout_of_zero_is_refused(connect: Connect) -> None:
+def test_closing_the_publisher_with_a_timeout_of_zero_is_refused(server: Server) -> None:
     """The error names the allowed values."""
     with pytest.raises(ValueError, match="timeout is 0; it must be above 0 seconds, or None"):
-        connect().close(0)
+        server.connect().close(0)
 
 
-def test_closing_the_publisher_does_not_close_a_channel_passed_by_the_user(
-    server: PublishServer,
-) -> None:
+def test_closing_the_publisher_does_not_close_a_channel_passed_by_the_user(server: Server) -> None:
     """The channel belongs to the user."""
     with grpc.insecure_channel(server.endpoint) as channel:
         for _ in range(2):
@@ -878,9 +850,7 @@ def test_closing_the_publisher_does_not_close_a_channel_passed_by_the_user(
                 publisher.publish(TOPIC, b"x").result(10)
 
 
-def test_futures_of_messages_published_on_a_closed_channel_have_an_error(
-    server: PublishServer,
-) -> None:
+def test_futures_of_messages_published_on_a_closed_channel_have_an_error(server: Server) -> None:
     """Their futures have the error."""
     channel = grpc.insecure_channel(server.endpoint)
     with PublisherClient(channel=channel) as publisher:
@@ -888,11 +858,9 @@ def test_futures_of_messages_published_on_a_closed_channel_have_an_error(
         assert publisher.publish(TOPIC, b"x").exception(10) is not None
 
 
-def test_done_callbacks_of_publish_futures_may_publish_and_wait_for_results(
-    connect: Connect,
-) -> None:
+def test_done_callbacks_of_publish_futures_may_publish_and_wait_for_results(server: Server) -> None:
     """Done callbacks run on a separate thread, and not on gRPC's."""
-    publisher = connect()
+    publisher = server.connect()
     results: list[str] = []
     done = threading.Event()
 
@@ -905,11 +873,9 @@ def test_done_callbacks_of_publish_futures_may_publish_and_wait_for_results(
     assert results == ["2"]
 
 
-def test_closing_the_publisher_waits_for_the_done_callbacks_of_its_futures(
-    connect: Connect,
-) -> None:
+def test_closing_the_publisher_waits_for_the_done_callbacks_of_its_futures(server: Server) -> None:
     """A program that ends after the close has seen all results."""
-    publisher = connect()
+    publisher = server.connect()
     seen: list[str] = []
     publisher.publish(TOPIC, b"x").add_done_callback(lambda future: seen.append(future.result()))
     publisher.close()
@@ -917,11 +883,11 @@ def test_closing_the_publisher_waits_for_the_done_callbacks_of_its_futures(
 
 
 def test_a_second_close_of_the_publisher_returns_without_waiting(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of the program closes every client once more."""
     monkeypatch.setattr(sender, "_CALLBACKS_TIMEOUT", 3600.0)
-    publisher = connect()
+    publisher = server.connect()
     publisher.publish(TOPIC, b"x").add_done_callback(lambda future: None)
     publisher.close()
     second = threading.Thread(target=publisher.close, daemon=True)
@@ -931,10 +897,10 @@ def test_a_second_close_of_the_publisher_returns_without_waiting(
 
 
 def test_the_done_callback_of_a_publish_future_may_close_the_publisher_without_a_deadlock(
-    connect: Connect,
+    server: Server,
 ) -> None:
     """The close does not wait for the callback that called it."""
-    publisher = connect()
+    publisher = server.connect()
     closed = threading.Event()
 
     def close(_: Any) -> None:
@@ -971,11 +937,11 @@ class Recorder(PublisherHooks):
 
 
 def test_publisher_hooks_are_called_for_every_attempt_and_every_batch_result(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """Each attempt is a request; each batch has one result."""
     recorder = Recorder()
-    publisher = connect(hooks=recorder)
+    publisher = server.connect(hooks=recorder)
     server.fail = [Unavailable("away"), None, NotFound("none")]
     publisher.publish(TOPIC, b"x").result(10)
     assert publisher.publish(TOPIC, b"x").exception(10)
@@ -994,11 +960,11 @@ def test_publisher_hooks_are_called_for_every_attempt_and_every_batch_result(
 
 
 def test_the_publisher_refuses_hooks_that_are_no_instance_of_publisher_hooks(
-    connect: Connect,
+    server: Server,
 ) -> None:
     """The error names the class."""
     with pytest.raises(TypeError, match="it must be a PublisherHooks object or a list of them"):
-        connect(hooks=pullstream.Hooks())
+        server.connect(hooks=pullstream.Hooks())
 
 
 def test_the_publisher_client_creates_reads_and_deletes_topics(emulator: Emulator) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,9 +16,7 @@ from pullstream import (
 )
 from tests.subscriber.streaming.fakes import TIMEOUT
 
-from .conftest import TOPIC
-
-Connect = Callable[..., PublisherClient]
+from .conftest import TOPIC, Server
 
 EACH_AT_ONCE = BatchSettings(max_messages=1)
 LIMITS = PublisherOptions(flow_control=PublishFlowControl(10, 1000, LimitExceededBehavior.BLOCK))
@@ -81,10 +78,10 @@ def close_ends(publisher: PublisherClient) -> bool:
 
 @pytest.mark.parametrize("threads", ["_sending", "_adding"])
 def test_ctrl_c_at_the_beginning_of_a_publish_does_not_block_later_publishes(
-    connect: Connect, threads: str
+    server: Server, threads: str
 ) -> None:
     """The main thread does not count as the thread of an interrupted call for ever."""
-    publisher = connect(EACH_AT_ONCE, publisher_options=LIMITS)
+    publisher = server.connect(EACH_AT_ONCE, publisher_options=LIMITS)
     sender: Any = publisher._sender
     setattr(sender, threads, InterruptedSet())
     publish_until_interrupted(publisher)
@@ -93,9 +90,9 @@ def test_ctrl_c_at_the_beginning_of_a_publish_does_not_block_later_publishes(
 
 
 def test_ctrl_c_at_the_beginning_of_a_publisher_close_does_not_block_a_later_close(
-    connect: Connect,
+    server: Server,
 ) -> None:
-    publisher = connect(EACH_AT_ONCE)
+    publisher = server.connect(EACH_AT_ONCE)
     future = publisher.publish(TOPIC, b"a")
     sender: Any = publisher._sender
     sender._closing = InterruptedSet()
@@ -106,9 +103,9 @@ def test_ctrl_c_at_the_beginning_of_a_publisher_close_does_not_block_a_later_clo
 
 
 def test_ctrl_c_at_the_beginning_of_a_publish_rpc_does_not_block_later_publishes(
-    connect: Connect,
+    server: Server,
 ) -> None:
-    publisher = connect(EACH_AT_ONCE)
+    publisher = server.connect(EACH_AT_ONCE)
     rpcs: Any = publisher._rpcs
     rpcs._beginning = InterruptedSet()
     publish_until_interrupted(publisher)
@@ -116,9 +113,9 @@ def test_ctrl_c_at_the_beginning_of_a_publish_rpc_does_not_block_later_publishes
 
 
 def test_the_answer_to_a_publish_request_still_counts_after_ctrl_c_behind_its_sending(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publisher = connect(EACH_AT_ONCE)
+    publisher = server.connect(EACH_AT_ONCE)
     sender: Any = publisher._sender
     interrupt(monkeypatch, sender._outage, "sent")
     count = publish_until_interrupted(publisher)
@@ -128,10 +125,10 @@ def test_the_answer_to_a_publish_request_still_counts_after_ctrl_c_behind_its_se
 
 @pytest.mark.parametrize(("owner", "method"), [("_gauge", "enter"), ("", "_send_ready")])
 def test_closing_the_publisher_does_not_wait_for_a_publish_interrupted_by_ctrl_c(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch, owner: str, method: str
+    server: Server, monkeypatch: pytest.MonkeyPatch, owner: str, method: str
 ) -> None:
     """Flow control has counted the message. It is published or not, and the close ends."""
-    publisher = connect(EACH_AT_ONCE, publisher_options=LIMITS)
+    publisher = server.connect(EACH_AT_ONCE, publisher_options=LIMITS)
     publisher.publish(TOPIC, b"a").result(TIMEOUT)
     sender: Any = publisher._sender
     interrupt(monkeypatch, getattr(sender, owner) if owner else sender, method)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import grpc
 import pytest
@@ -24,9 +24,8 @@ from pullstream.rpc.rpcs import Rpcs
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import NotFound, ResourceExhausted, Unavailable
 
-from .conftest import TOPIC, PublishServer, limited_client
+from .conftest import TOPIC, Server, limited_client
 
-Connect = Callable[..., PublisherClient]
 TIMEOUT = 10
 NOBODY = "127.0.0.1:1"
 
@@ -137,7 +136,7 @@ def test_the_publisher_logs_an_unreachable_server_with_the_number_of_waiting_mes
 
 
 def test_the_publisher_logs_the_outage_of_a_server_that_does_not_answer_its_requests(
-    server: PublishServer, warnings: Warnings
+    server: Server, warnings: Warnings
 ) -> None:
     """An answer of the server ends the outage."""
     clock = ManualClock()
@@ -159,7 +158,7 @@ def test_the_publisher_logs_the_outage_of_a_server_that_does_not_answer_its_requ
 
 
 def test_the_publisher_logs_no_outage_if_the_server_answers_within_three_seconds(
-    server: PublishServer, warnings: Warnings
+    server: Server, warnings: Warnings
 ) -> None:
     """A refusal is an answer, too."""
     clock = ManualClock()
@@ -193,22 +192,22 @@ def test_stopping_the_publisher_logs_the_number_of_messages_without_an_answer(
 
 
 def test_the_timeout_error_of_a_publish_future_says_that_its_batch_was_still_open(
-    connect: Connect,
+    server: Server,
 ) -> None:
     """Nobody has waited before, so the batch is still open when the future is asked."""
-    publisher = connect(BatchSettings(max_latency=60))
+    publisher = server.connect(BatchSettings(max_latency=60))
     publisher.publish(TOPIC, b"x")
     waits_for = publisher.publish(TOPIC, b"x")._outcome.waits_for
     assert "the batch is open, and is sent " in waits_for()
 
 
 def test_the_timeout_error_of_a_publish_future_names_the_earlier_message_that_it_waits_for(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """The later message of the key was not sent."""
     server.gate.clear()
     options = PublisherOptions(enable_message_ordering=True)
-    publisher = connect(BatchSettings(max_messages=1), options)
+    publisher = server.connect(BatchSettings(max_messages=1), options)
     publisher.publish(TOPIC, b"first", "k")
     server.wait_for_calls(1)
     with pytest.raises(TimeoutError, match="an earlier message of the ordering key is not confirm"):
@@ -216,17 +215,17 @@ def test_the_timeout_error_of_a_publish_future_names_the_earlier_message_that_it
 
 
 def test_the_timeout_error_of_publish_many_has_the_number_of_unconfirmed_messages(
-    connect: Connect, server: PublishServer
+    server: Server,
 ) -> None:
     """The confirmed ones do not count."""
     server.gate.clear()
-    future = connect().publish_many(TOPIC, [b"x"] * 1500)
+    future = server.connect().publish_many(TOPIC, [b"x"] * 1500)
     with pytest.raises(TimeoutError, match="1500 of 1500 messages wait: the server has not answer"):
         future.result(0.01)
 
 
 def test_the_timeout_error_of_a_publish_future_says_that_the_message_waits_for_flow_control(
-    server: PublishServer,
+    server: Server,
 ) -> None:
     """The message is accepted, and waits for room."""
     server.gate.clear()

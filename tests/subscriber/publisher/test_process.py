@@ -14,17 +14,14 @@ import pytest
 from pullstream import (
     BatchSettings,
     ForkedProcess,
-    PublisherClient,
 )
 from pullstream.rpc import rpcs
 from pullstream_emulator import Emulator
 from pullstream_protocol.due_thread import DueThread
 
-from .conftest import TOPIC, PublishServer, limited_client
+from .conftest import TOPIC, Server, limited_client
 
 ROOT = Path(__file__).parents[3]
-
-Connect = Callable[..., PublisherClient]
 
 
 def run_program(source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -125,7 +122,7 @@ may_fork = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:
 @forks
 @may_fork
 def test_publishes_that_wait_for_flow_control_fail_in_a_forked_child_process(
-    server: PublishServer,
+    server: Server,
 ) -> None:
     """The messages wait for room, and the child gets no answer that makes room."""
     publisher = limited_client(server, batches=BatchSettings(max_latency=60))
@@ -139,12 +136,10 @@ def test_publishes_that_wait_for_flow_control_fail_in_a_forked_child_process(
 
 @forks
 @may_fork
-def test_publish_futures_fail_in_a_forked_child_and_succeed_in_the_parent(
-    connect: Connect, server: PublishServer
-) -> None:
+def test_publish_futures_fail_in_a_forked_child_and_succeed_in_the_parent(server: Server) -> None:
     """In the child no thread will resolve them; in the parent they are not affected."""
     server.gate.clear()
-    publisher = connect(BatchSettings(max_latency=60))
+    publisher = server.connect(BatchSettings(max_latency=60))
     plain = publisher.publish(TOPIC, b"x")
     waiting = publisher.publish(TOPIC, b"y")
     waiter = threading.Thread(target=lambda: waiting.exception(10))
@@ -166,14 +161,14 @@ def test_publish_futures_fail_in_a_forked_child_and_succeed_in_the_parent(
 
 
 def test_publish_raises_if_the_publisher_cannot_start_its_thread(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message could not be sent at its time; the next publish tries again."""
 
     def refuse(self: DueThread) -> None:
         raise RuntimeError("can't start new thread")
 
-    publisher = connect()
+    publisher = server.connect()
     with monkeypatch.context() as refusing:
         refusing.setattr(DueThread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start new thread"):
@@ -182,20 +177,20 @@ def test_publish_raises_if_the_publisher_cannot_start_its_thread(
 
 
 def test_publish_makes_a_blocking_call_if_grpc_cannot_start_a_thread(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python refuses threads to a program that ends; gRPC needs one for asynchronous answers."""
     monkeypatch.setattr(rpcs, "has_its_thread", lambda _: False)
-    publisher = connect()
+    publisher = server.connect()
     assert publisher.publish(TOPIC, b"x").result(10) == "1"
     assert publisher.publish_many(TOPIC, [b"x", b"y"]).result(10) == ["2", "3"]
 
 
 def test_publish_done_callbacks_run_on_the_thread_of_the_answer_if_no_other_can_start(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that received the answer runs them."""
-    publisher = connect(BatchSettings(max_latency=60))
+    publisher = server.connect(BatchSettings(max_latency=60))
     done = threading.Event()
     future = publisher.publish(TOPIC, b"x")
     future.add_done_callback(lambda _: done.set())

@@ -101,9 +101,7 @@ def test_any_answer_of_the_server_even_an_error_prevents_a_connection_check(
 
 
 @pytest.mark.parametrize("code", [OK, grpc.StatusCode.UNIMPLEMENTED])
-def test_any_answer_to_a_connection_check_keeps_the_connection_open(
-    code: grpc.StatusCode,
-) -> None:
+def test_any_answer_to_a_connection_check_keeps_the_connection_open(code: grpc.StatusCode) -> None:
     """Most servers do not have the method of the check, and say so."""
     rig = Rig()
     rig.call(SILENT_CALL, LATE)

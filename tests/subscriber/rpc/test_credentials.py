@@ -43,6 +43,10 @@ from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 TOPIC = "projects/p/topics/orders"
 TOKEN = "token-of-the-test"
 
+# The arguments with which a client connects to a broker.
+Connection = dict[str, Any]
+Stocked = Callable[[Any], Connection]
+
 
 def pem(key: rsa.RSAPrivateKey) -> bytes:
     return key.private_bytes(
@@ -155,8 +159,10 @@ def account(key: rsa.RSAPrivateKey, token_server: TokenServer) -> dict[str, str]
 
 
 @pytest.fixture
-def roots(certificate: bytes) -> grpc.ChannelCredentials:
-    return grpc.ssl_channel_credentials(certificate)
+def connection(broker: Emulator, certificate: bytes) -> Connection:
+    """Return the arguments with which a client connects to the broker over TLS."""
+    roots = grpc.ssl_channel_credentials(certificate)
+    return {"endpoint": broker.endpoint, "channel_credentials": roots}
 
 
 @pytest.fixture
@@ -171,25 +177,21 @@ def default_account(
 
 @pytest.mark.usefixtures("default_account")
 def test_a_client_sends_the_token_of_default_credentials_over_tls(
-    broker: Emulator, roots: grpc.ChannelCredentials, token_server: TokenServer
+    connection: Connection, token_server: TokenServer
 ) -> None:
     """The token is requested once for all calls."""
-    with TopicAdminClient(endpoint=broker.endpoint, channel_credentials=roots) as client:
+    with TopicAdminClient(**connection) as client:
         client.create_topic(name=TOPIC)
         assert client.get_topic(topic=TOPIC).name == TOPIC
     (grant,) = token_server.grants
     assert grant["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
 
 
-def test_clients_with_anonymous_credentials_send_no_token_over_tls(
-    broker: Emulator, roots: grpc.ChannelCredentials
-) -> None:
+def test_clients_with_anonymous_credentials_send_no_token_over_tls(connection: Connection) -> None:
     """A broker that requires a token refuses them."""
     nobody: Any = AnonymousCredentials()  # type: ignore[no-untyped-call]
     with (
-        TopicAdminClient(
-            endpoint=broker.endpoint, channel_credentials=roots, credentials=nobody
-        ) as client,
+        TopicAdminClient(**connection, credentials=nobody) as client,
         pytest.raises(Unauthenticated, match="a token is needed"),
     ):
         client.create_topic(name=TOPIC)
@@ -197,29 +199,28 @@ def test_clients_with_anonymous_credentials_send_no_token_over_tls(
 
 @pytest.mark.usefixtures("default_account")
 def test_a_call_whose_token_is_refused_raises_unauthenticated_without_a_retry(
-    broker: Emulator, roots: grpc.ChannelCredentials, token_server: TokenServer
+    connection: Connection, token_server: TokenServer
 ) -> None:
     """The error comes at once. gRPC calls it UNAVAILABLE, for which this read would be retried."""
     token_server.refuses = True
     with (
-        TopicAdminClient(endpoint=broker.endpoint, channel_credentials=roots) as client,
+        TopicAdminClient(**connection) as client,
         pytest.raises(Unauthenticated, match="invalid_grant"),
     ):
         client.get_topic(topic=TOPIC)
 
 
 def test_a_client_can_be_created_from_a_service_account_key_in_a_file_or_a_dict(
-    broker: Emulator, roots: grpc.ChannelCredentials, account: dict[str, str], tmp_path: Path
+    connection: Connection, account: dict[str, str], tmp_path: Path
 ) -> None:
     """The key is parsed or in a file, under both of the official names."""
     file = tmp_path / "account.json"
     file.write_text(json.dumps(account))
-    options = {"endpoint": broker.endpoint, "channel_credentials": roots}
-    with TopicAdminClient.from_service_account_info(account, **options) as client:
+    with TopicAdminClient.from_service_account_info(account, **connection) as client:
         client.create_topic(name=TOPIC)
-    with TopicAdminClient.from_service_account_file(file, **options) as client:
+    with TopicAdminClient.from_service_account_file(file, **connection) as client:
         assert client.get_topic(topic=TOPIC).name == TOPIC
-    with TopicAdminClient.from_service_account_json(str(file), **options) as client:
+    with TopicAdminClient.from_service_account_json(str(file), **connection) as client:
         assert client.get_topic(topic=TOPIC).name == TOPIC
 
 
@@ -273,15 +274,15 @@ class OutOfOrder(Credentials):
         self.token = TOKEN
 
 
-Work = Callable[[dict[str, Any]], object]
+Work = Callable[[Connection], object]
 
 
-def publish_one(connection: dict[str, Any]) -> object:
+def publish_one(connection: Connection) -> object:
     with PublisherClient(**connection) as publisher:
         return publisher.publish(TOPIC, b"x").result(TIMEOUT)
 
 
-def publish_one_async(connection: dict[str, Any]) -> object:
+def publish_one_async(connection: Connection) -> object:
     async def main() -> object:
         async with AsyncPublisherClient(**connection) as publisher:
             return await publisher.publish(TOPIC, b"x")
@@ -289,22 +290,22 @@ def publish_one_async(connection: dict[str, Any]) -> object:
     return asyncio.run(main())
 
 
-def create_one(connection: dict[str, Any]) -> object:
+def create_one(connection: Connection) -> object:
     with TopicAdminClient(**connection) as client:
         return client.create_topic(name=f"{TOPIC}-2")
 
 
-def get_one(connection: dict[str, Any]) -> object:
+def get_one(connection: Connection) -> object:
     with TopicAdminClient(**connection) as client:
         return client.get_topic(topic=TOPIC)
 
 
-def fetch_one(connection: dict[str, Any]) -> object:
+def fetch_one(connection: Connection) -> object:
     with SubscriberClient(**connection) as client:
         return client.fetch(SUBSCRIPTION, timeout=TIMEOUT, no_wait=True)
 
 
-def fetch_one_async(connection: dict[str, Any]) -> object:
+def fetch_one_async(connection: Connection) -> object:
     async def main() -> object:
         async with AsyncSubscriberClient(**connection) as client:
             return await client.fetch(SUBSCRIPTION, timeout=TIMEOUT, no_wait=True)
@@ -312,25 +313,25 @@ def fetch_one_async(connection: dict[str, Any]) -> object:
     return asyncio.run(main())
 
 
-def subscribe_to_one(connection: dict[str, Any]) -> object:
+def subscribe_to_one(connection: Connection) -> object:
     with SubscriberClient(**connection) as client:
         future = client.subscribe(SUBSCRIPTION, lambda message: future.cancel())
         return future.result(TIMEOUT)
 
 
-def watch_one(connection: dict[str, Any]) -> object:
+def watch_one(connection: Connection) -> object:
     with SubscriberClient(**connection) as client:
         future = client.watch({TOPIC: 0}, lambda frame: future.cancel())
         return future.result(TIMEOUT)
 
 
-def follow_one(connection: dict[str, Any]) -> object:
+def follow_one(connection: Connection) -> object:
     with SubscriberClient(**connection) as client:
         future = client.follow(TOPIC, lambda record: future.cancel())
         return future.result(TIMEOUT)
 
 
-def listen_to_one(connection: dict[str, Any]) -> object:
+def listen_to_one(connection: Connection) -> object:
     over = threading.Event()
     failures: list[object] = []
 
@@ -367,28 +368,24 @@ ALL_WORK = [
 
 
 @pytest.fixture
-def stocked(broker: Emulator, roots: grpc.ChannelCredentials) -> Callable[[Any], dict[str, Any]]:
+def stocked(connection: Connection) -> Stocked:
     """Return the arguments of a client with such credentials, at a broker with one message."""
 
-    def connection(credentials: Any) -> dict[str, Any]:
-        return {
-            "endpoint": broker.endpoint,
-            "channel_credentials": roots,
-            "credentials": credentials,
-        }
+    def stocked(credentials: Any) -> Connection:
+        return {**connection, "credentials": credentials}
 
-    ready = connection(OutOfOrder(ValueError(), 0))
+    ready = stocked(OutOfOrder(ValueError(), 0))
     with TopicAdminClient(**ready) as topics, SubscriberClient(**ready) as client:
         topics.create_topic(name=TOPIC)
         client.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
         client.feeds.put(TOPIC)
         topics.publish(TOPIC, [{"data": b"x"}])
-    return connection
+    return stocked
 
 
 @pytest.mark.parametrize("work", ALL_WORK)
 def test_a_temporary_failure_of_the_token_server_delays_calls_and_raises_no_error(
-    stocked: Callable[[Any], dict[str, Any]], work: Work
+    stocked: Stocked, work: Work
 ) -> None:
     """No call was sent without a token, so each may be repeated."""
     credentials = OutOfOrder(PASSING["metadata server"], 1)
@@ -398,7 +395,7 @@ def test_a_temporary_failure_of_the_token_server_delays_calls_and_raises_no_erro
 
 @pytest.mark.parametrize("error", PASSING.values(), ids=PASSING)
 def test_transient_errors_of_the_token_server_are_retried(
-    stocked: Callable[[Any], dict[str, Any]], error: Exception
+    stocked: Stocked, error: Exception
 ) -> None:
     """google-auth says which these are."""
     assert publish_one(stocked(OutOfOrder(error, 1)))
@@ -406,7 +403,7 @@ def test_transient_errors_of_the_token_server_are_retried(
 
 @pytest.mark.parametrize("work", ALL_WORK)
 def test_calls_with_credentials_that_cannot_get_a_token_fail_without_a_retry(
-    stocked: Callable[[Any], dict[str, Any]], work: Work
+    stocked: Stocked, work: Work
 ) -> None:
     """The error has the reason."""
     credentials = OutOfOrder(LASTING["invalid grant"], 1000)
@@ -417,7 +414,7 @@ def test_calls_with_credentials_that_cannot_get_a_token_fail_without_a_retry(
 
 @pytest.mark.parametrize("error", LASTING.values(), ids=LASTING)
 def test_permanent_errors_of_the_users_credentials_are_not_retried(
-    stocked: Callable[[Any], dict[str, Any]], error: Exception
+    stocked: Stocked, error: Exception
 ) -> None:
     """Such as a revoked grant, a wrong scope, and a broken key."""
     with pytest.raises(Unauthenticated, match=str(error)):

@@ -19,13 +19,16 @@ from tests.subscriber.scripted_server import Call, ScriptedServer
 NEWS = "projects/p/topics/news"
 
 
-class Answers:
-    """Returns or raises the next answer, then empty ones."""
+class Server(ScriptedServer):
+    """Returns or raises the next answer of the script, then empty ones."""
+
+    client: SubscriberClient
 
     def __init__(self) -> None:
+        super().__init__(self._next_answer)
         self.script: list[Any] = []
 
-    def __call__(self, call: Call) -> Any:
+    def _next_answer(self, _: Call) -> Any:
         answer = self.script.pop(0) if self.script else None
         if isinstance(answer, Exception):
             raise answer
@@ -33,33 +36,20 @@ class Answers:
 
 
 @pytest.fixture
-def answers() -> Answers:
-    return Answers()
-
-
-@pytest.fixture
-def server(answers: Answers) -> Iterator[ScriptedServer]:
-    with ScriptedServer(answers) as server:
+def server() -> Iterator[Server]:
+    with Server() as server, SubscriberClient(endpoint=server.endpoint) as server.client:
         yield server
 
 
-@pytest.fixture
-def client(server: ScriptedServer) -> Iterator[SubscriberClient]:
-    with SubscriberClient(endpoint=server.endpoint) as client:
-        yield client
-
-
-def sent(server: ScriptedServer) -> Any:
+def sent(server: Server) -> Any:
     """Return the only request that was sent."""
     (call,) = server.calls
     return call.request
 
 
-def test_the_settings_of_a_feed_can_be_given_as_a_dict(
-    client: SubscriberClient, server: ScriptedServer
-) -> None:
+def test_the_settings_of_a_feed_can_be_given_as_a_dict(server: Server) -> None:
     """Times as timedeltas, choices by their names."""
-    client.feeds.put(NEWS, {"ttl": timedelta(seconds=5), "discard": "REJECT"})
+    server.client.feeds.put(NEWS, {"ttl": timedelta(seconds=5), "discard": "REJECT"})
     config = feeds.FeedConfig(discard=feeds.REJECT)
     config.ttl.FromSeconds(5)
     assert sent(server) == feeds.PutFeedRequest(topic=NEWS, config=config)
@@ -78,45 +68,37 @@ def test_the_settings_of_a_feed_can_be_given_as_a_dict(
     ],
 )
 def test_a_record_appended_to_a_feed_may_be_bytes_text_or_a_message(
-    client: SubscriberClient, server: ScriptedServer, record: Any, message: pubsub.PubsubMessage
+    server: Server, record: Any, message: pubsub.PubsubMessage
 ) -> None:
     """Text goes as UTF-8."""
-    client.feeds.append(NEWS, [record])
+    server.client.feeds.append(NEWS, [record])
     assert list(sent(server).messages) == [message]
 
 
-def test_a_failed_feed_append_without_an_idempotency_key_is_not_retried(
-    client: SubscriberClient, answers: Answers
-) -> None:
+def test_a_failed_feed_append_without_an_idempotency_key_is_not_retried(server: Server) -> None:
     """The broker may have carried out the append."""
-    answers.script = [Unavailable("lost")]
+    server.script = [Unavailable("lost")]
     with pytest.raises(Unavailable):
-        client.feeds.append(NEWS, ["a"])
+        server.client.feeds.append(NEWS, ["a"])
 
 
-def test_a_failed_feed_append_with_an_idempotency_key_is_retried(
-    client: SubscriberClient, server: ScriptedServer, answers: Answers
-) -> None:
+def test_a_failed_feed_append_with_an_idempotency_key_is_retried(server: Server) -> None:
     """The key lets the broker recognise the repetition."""
-    answers.script = [Unavailable("lost"), feeds.AppendResponse(first_seq=4, deduped=True)]
-    assert client.feeds.append(NEWS, ["a"], idempotency_key="k").first_seq == 4
+    server.script = [Unavailable("lost"), feeds.AppendResponse(first_seq=4, deduped=True)]
+    assert server.client.feeds.append(NEWS, ["a"], idempotency_key="k").first_seq == 4
     assert server.calls[0].request == server.calls[1].request
 
 
-def test_a_failed_feed_read_is_retried(
-    client: SubscriberClient, server: ScriptedServer, answers: Answers
-) -> None:
+def test_a_failed_feed_read_is_retried(server: Server) -> None:
     """A read changes nothing."""
-    answers.script = [Unavailable("lost"), feeds.ReadResponse(next_seq=3)]
-    assert client.feeds.read(NEWS).position.after_seq == 3
+    server.script = [Unavailable("lost"), feeds.ReadResponse(next_seq=3)]
+    assert server.client.feeds.read(NEWS).position.after_seq == 3
     assert len(server.calls) == 2
 
 
-def test_a_feed_read_request_contains_all_arguments_of_the_read_call(
-    client: SubscriberClient, server: ScriptedServer
-) -> None:
+def test_a_feed_read_request_contains_all_arguments_of_the_read_call(server: Server) -> None:
     """What is not said is the broker's to choose."""
-    client.feeds.read(
+    server.client.feeds.read(
         NEWS,
         after=7,
         max_messages=5,
@@ -151,10 +133,10 @@ def test_a_feed_read_request_contains_all_arguments_of_the_read_call(
     ],
 )
 def test_the_start_of_a_feed_read_may_be_a_number_a_word_or_a_position_object(
-    client: SubscriberClient, server: ScriptedServer, start: Any, position: feeds.Position
+    server: Server, start: Any, position: feeds.Position
 ) -> None:
     """The start is a number, a word, or what other calls return."""
-    client.feeds.read(NEWS, after=start)
+    server.client.feeds.read(NEWS, after=start)
     assert sent(server).start == position
 
 
@@ -162,20 +144,20 @@ def test_the_start_of_a_feed_read_may_be_a_number_a_word_or_a_position_object(
     ("start", "error"), [(-1, ValueError), ("head", TypeError), (True, TypeError), (1.5, TypeError)]
 )
 def test_the_client_refuses_an_invalid_start_of_a_feed_read(
-    client: SubscriberClient, server: ScriptedServer, start: Any, error: type[Exception]
+    server: Server, start: Any, error: type[Exception]
 ) -> None:
     """The error quotes the value."""
     with pytest.raises(error, match=str(start)):
-        client.feeds.read(NEWS, after=start)
+        server.client.feeds.read(NEWS, after=start)
     assert server.calls == []
 
 
 def test_a_feed_read_returns_the_position_of_the_next_read_and_a_gap_in_the_records(
-    client: SubscriberClient, answers: Answers
+    server: Server,
 ) -> None:
     """The position has the filter and the epoch, and it is a copy."""
     lost = feeds.Gap(topic=NEWS, from_seq=5, to_seq=6, reason=feeds.TTL)
-    answers.script = [
+    server.script = [
         feeds.ReadResponse(
             messages=[pubsub.PubsubMessage(message_id="7")],
             next_seq=8,
@@ -186,7 +168,7 @@ def test_a_feed_read_returns_the_position_of_the_next_read_and_a_gap_in_the_reco
         )
     ]
     start = types.Position(after_seq=4, filter="f")
-    reading = client.feeds.read(NEWS, after=start)
+    reading = server.client.feeds.read(NEWS, after=start)
     assert start == types.Position(after_seq=4, filter="f")
     assert reading.position == types.Position(after_seq=8, epoch=3, filter="f")
     assert reading.gap == Gap(NEWS, 5, 6, GapReason.TTL, GapReason.UNKNOWN, 0, 0)
@@ -194,34 +176,34 @@ def test_a_feed_read_returns_the_position_of_the_next_read_and_a_gap_in_the_reco
     assert (reading.head_seq, reading.earliest_seq, reading.caught_up) == (9, 7, False)
 
 
-def test_messages_of_a_feed_can_be_deleted_by_sequence_number_and_filter(
-    client: SubscriberClient, server: ScriptedServer, answers: Answers
-) -> None:
+def test_messages_of_a_feed_can_be_deleted_by_sequence_number_and_filter(server: Server) -> None:
     """The call returns the number of deleted messages."""
-    answers.script = [feeds.DeleteMessagesResponse(deleted=2)]
-    assert client.feeds.delete_messages(NEWS, before_seq=5, filter="f") == 2
+    server.script = [feeds.DeleteMessagesResponse(deleted=2)]
+    assert server.client.feeds.delete_messages(NEWS, before_seq=5, filter="f") == 2
     assert sent(server) == feeds.DeleteMessagesRequest(topic=NEWS, before_seq=5, filter="f")
 
 
 def test_the_client_calls_for_feeds_routers_and_cursors_send_the_matching_requests(
-    client: SubscriberClient, server: ScriptedServer
+    server: Server,
 ) -> None:
     """The calls have the usual form."""
     router: dict[str, Any] = {
-        "name": client.routers.path("p", "r"),
+        "name": server.client.routers.path("p", "r"),
         "source": NEWS,
         "dest": f"{NEWS}-web",
     }
-    client.routers.put(router)
-    client.routers.get(client.routers.path("p", "r"))
-    client.routers.list("projects/p", source=NEWS)
-    client.routers.delete(client.routers.path("p", "r"))
-    client.cursors.put({"name": client.cursors.path("p", "c"), "topic": NEWS, "seq": 3})
-    client.cursors.get(client.cursors.path("p", "c"))
-    client.cursors.list("projects/p")
-    client.cursors.delete(client.cursors.path("p", "c"))
-    client.feeds.get(NEWS)
-    client.feeds.list("projects/p")
+    server.client.routers.put(router)
+    server.client.routers.get(server.client.routers.path("p", "r"))
+    server.client.routers.list("projects/p", source=NEWS)
+    server.client.routers.delete(server.client.routers.path("p", "r"))
+    server.client.cursors.put(
+        {"name": server.client.cursors.path("p", "c"), "topic": NEWS, "seq": 3}
+    )
+    server.client.cursors.get(server.client.cursors.path("p", "c"))
+    server.client.cursors.list("projects/p")
+    server.client.cursors.delete(server.client.cursors.path("p", "c"))
+    server.client.feeds.get(NEWS)
+    server.client.feeds.list("projects/p")
     assert [call.request for call in server.calls] == [
         feeds.PutRouterRequest(router=feeds.Router(**router)),
         feeds.GetRouterRequest(name="projects/p/routers/r"),
@@ -236,17 +218,15 @@ def test_the_client_calls_for_feeds_routers_and_cursors_send_the_matching_reques
     ]
 
 
-def test_a_failed_feed_call_raises_the_error_class_of_the_brokers_status(
-    client: SubscriberClient, answers: Answers
-) -> None:
+def test_a_failed_feed_call_raises_the_error_class_of_the_brokers_status(server: Server) -> None:
     """The status selects the class of the error."""
-    answers.script = [NotFound("no such topic")]
+    server.script = [NotFound("no such topic")]
     with pytest.raises(NotFound, match="no such topic"):
-        client.feeds.read(NEWS)
+        server.client.feeds.read(NEWS)
 
 
 def test_list_calls_of_the_feeds_client_request_further_pages_with_the_page_token(
-    client: SubscriberClient, server: ScriptedServer, answers: Answers
+    server: Server,
 ) -> None:
     """The second request has the token of the first response."""
     pages = [
@@ -258,15 +238,15 @@ def test_list_calls_of_the_feeds_client_request_further_pages_with_the_page_toke
         async with AsyncSubscriberClient(endpoint=server.endpoint) as client:
             return [feed.topic async for feed in client.feeds.list("projects/p")]
 
-    answers.script = [*pages]
-    assert [feed.topic for feed in client.feeds.list("projects/p")] == ["a", "b"]
-    answers.script = [*pages]
+    server.script = [*pages]
+    assert [feed.topic for feed in server.client.feeds.list("projects/p")] == ["a", "b"]
+    server.script = [*pages]
     assert asyncio.run(listed()) == ["a", "b"]
     assert [call.request.page_token for call in server.calls] == ["", "2", "", "2"]
 
 
 def test_the_async_feeds_client_sends_the_same_requests_as_the_blocking_feeds_client(
-    server: ScriptedServer, answers: Answers
+    server: Server,
 ) -> None:
     """Every method sends the request of its twin, and returns the same type."""
     router = {"name": "projects/p/routers/r", "source": NEWS, "dest": f"{NEWS}-web"}

@@ -35,6 +35,8 @@ pytestmark = pytest.mark.spark
 
 SCHEMA = "id BIGINT NOT NULL, country STRING"
 
+Ingest = Callable[..., IngestReport]
+
 
 @pytest.fixture(autouse=True)
 def subscription(broker: Emulator) -> None:
@@ -44,7 +46,7 @@ def subscription(broker: Emulator) -> None:
 
 
 @pytest.fixture
-def ingest(spark: SparkSession, broker: Emulator, tmp_path: Path) -> Callable[..., IngestReport]:
+def ingest(spark: SparkSession, broker: Emulator, tmp_path: Path) -> Ingest:
     """Return a function that runs a job on the current messages and writes to the folder `rows`."""
 
     def run(
@@ -68,7 +70,7 @@ def publish_json(broker: Emulator, *records: Any) -> None:
 
 
 def test_the_ingest_job_writes_every_message_to_the_target_or_the_bad_records_table(
-    spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
+    spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Ingest
 ) -> None:
     """Good records go to folders by country, and bad ones to the other table with a reason.
 
@@ -122,7 +124,7 @@ def test_the_ingest_job_loses_no_row_of_the_table_when_its_state_folder_is_lost(
     spark: SparkSession,
     broker: Emulator,
     tmp_path: Path,
-    ingest: Callable[..., IngestReport],
+    ingest: Ingest,
     lost: str,
 ) -> None:
     """Spark counts from 0 after a lost state, and that batch does not replace the first one."""
@@ -135,7 +137,7 @@ def test_the_ingest_job_loses_no_row_of_the_table_when_its_state_folder_is_lost(
 
 
 def test_the_next_ingest_run_overwrites_a_batch_that_failed_after_writing_its_rows(
-    spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
+    spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Ingest
 ) -> None:
     """The next run overwrites a batch that failed after its rows were written.
 
@@ -155,7 +157,7 @@ def test_the_next_ingest_run_overwrites_a_batch_that_failed_after_writing_its_ro
 
 
 def test_stopping_the_ingest_job_lets_it_write_and_commit_the_current_batch(
-    spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
+    spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Ingest
 ) -> None:
     """A stopped job writes, counts and commits the current batch.
 
@@ -180,7 +182,7 @@ def test_stopping_the_ingest_job_lets_it_write_and_commit_the_current_batch(
 
 
 def test_the_ingest_job_does_not_acknowledge_messages_that_it_cannot_write(
-    broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
+    broker: Emulator, tmp_path: Path, ingest: Ingest
 ) -> None:
     """Unwritable messages are not acknowledged. The error gives the reason in one line."""
     publish(broker, 3)
@@ -218,7 +220,7 @@ def test_the_ingest_job_does_not_acknowledge_messages_that_it_cannot_write(
     ],
 )
 def test_an_ingest_job_that_cannot_succeed_is_refused_before_it_writes_anything(
-    ingest: Callable[..., IngestReport],
+    ingest: Ingest,
     tmp_path: Path,
     arguments: dict[str, Any],
     kind: type[Exception],
