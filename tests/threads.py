@@ -1,4 +1,4 @@
-"""The threads that a test's subject has started.
+"""The threads that a test's subject has started, and those of the test.
 
 A count of all threads would not work, because threads of earlier tests may end meanwhile.
 """
@@ -6,6 +6,8 @@ A count of all threads would not work, because threads of earlier tests may end 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tests.subscriber.streaming.fakes import TIMEOUT
 
@@ -21,3 +23,20 @@ def assert_ended_since(before: set[threading.Thread]) -> None:
     for thread in started_since(before):
         thread.join(TIMEOUT)
         assert not thread.is_alive(), thread.name
+
+
+@contextmanager
+def on_threads(*targets: Callable[[], object], times: int = 1) -> Iterator[None]:
+    """Run each function on threads of its own, and wait for their ends after the block."""
+    threads = [threading.Thread(target=target, daemon=True) for target in targets * times]
+    for thread in threads:
+        thread.start()
+    yield
+    for thread in threads:
+        thread.join(TIMEOUT)
+        assert not thread.is_alive(), thread.name
+
+
+def run_on_threads(*targets: Callable[[], object], times: int = 1) -> None:
+    with on_threads(*targets, times=times):
+        pass

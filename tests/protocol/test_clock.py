@@ -9,6 +9,7 @@ import pytest
 from freezegun import freeze_time
 
 from pullstream_protocol.clock import MAX_WAIT, SYSTEM_CLOCK, ManualClock, SystemClock
+from tests.threads import on_threads
 
 START = "2030-01-01 00:00:00"
 START_SECONDS = 1_893_456_000.0
@@ -203,10 +204,8 @@ def test_an_advance_of_a_manual_clock_wakes_a_thread_that_waits_for_a_deadline()
             jumped.clear()
         done.set()
 
-    thread = threading.Thread(target=wait_for_ten)
-    thread.start()
-    clock.advance(9.5)
-    assert not done.is_set()
-    clock.advance(0.5)
-    assert done.wait(10)
-    thread.join()
+    with on_threads(wait_for_ten):
+        clock.advance(9.5)
+        assert not done.is_set()
+        clock.advance(0.5)
+        assert done.wait(10)

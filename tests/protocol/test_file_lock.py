@@ -6,7 +6,6 @@ import os
 import queue
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from pullstream_protocol.file_lock import FileLock, holder_of
 from tests.completed import run_command
 from tests.subscriber.streaming.fakes import TIMEOUT
+from tests.threads import on_threads
 
 TRY = """
 import sys, pathlib, pullstream_protocol.file_lock as m
@@ -64,13 +64,11 @@ def test_acquiring_a_held_file_lock_with_wait_returns_when_the_holder_releases_t
     """The wait ends when the holder releases it, and the lock has one holder again."""
     path = tmp_path / "a.lock"
     held, taken = FileLock(path), queue.SimpleQueue[FileLock]()
-    waiting = threading.Thread(target=lambda: taken.put(FileLock(path, wait=True)))
-    waiting.start()
-    with pytest.raises(queue.Empty):
-        taken.get(timeout=0.2)
-    held.release()
-    lock = taken.get(timeout=TIMEOUT)
-    waiting.join(TIMEOUT)
+    with on_threads(lambda: taken.put(FileLock(path, wait=True))):
+        with pytest.raises(queue.Empty):
+            taken.get(timeout=0.2)
+        held.release()
+        lock = taken.get(timeout=TIMEOUT)
     assert elsewhere(path) == "taken"
     lock.release()
 

@@ -2,12 +2,14 @@
 
 import threading
 from datetime import timedelta
+from functools import partial
 
 from freezegun import freeze_time
 
 from pullstream_protocol.clock import ManualClock, SystemClock
 from pullstream_protocol.inbox import Inbox
 from tests.subscriber.streaming.fakes import TIMEOUT
+from tests.threads import on_threads
 
 
 def test_inbox_take_returns_all_offered_events_in_order() -> None:
@@ -30,10 +32,8 @@ def test_inbox_take_returns_when_an_advance_of_the_clock_passes_its_deadline() -
     clock = ManualClock()
     inbox: Inbox[int] = Inbox(clock)
     taken: list[list[int]] = []
-    owner = threading.Thread(target=lambda: taken.append(inbox.take(10.0)))
-    owner.start()
-    clock.advance(10)
-    owner.join(TIMEOUT)
+    with on_threads(lambda: taken.append(inbox.take(10.0))):
+        clock.advance(10)
     assert taken == [[]]
 
 
@@ -50,11 +50,9 @@ def test_inbox_take_returns_after_frozen_time_was_moved_past_its_deadline() -> N
                 inbox.take(deadline)
             late.set()
 
-        owner = threading.Thread(target=own, daemon=True)
-        owner.start()
-        frozen.tick(timedelta(hours=1))
-        assert late.wait(TIMEOUT)
-        owner.join()
+        with on_threads(own):
+            frozen.tick(timedelta(hours=1))
+            assert late.wait(TIMEOUT)
 
 
 def test_inbox_wake_makes_take_return_without_an_event() -> None:
@@ -96,11 +94,7 @@ def test_each_event_offered_while_an_inbox_is_closing_is_either_returned_or_refu
             if left:
                 return
 
-    threads = [threading.Thread(target=offer, args=(start * 10_000,)) for start in range(4)]
-    for thread in threads:
-        thread.start()
-    begin.wait()
-    handed_out = inbox.take(None) + inbox.close()
-    for thread in threads:
-        thread.join()
+    with on_threads(*(partial(offer, start * 10_000) for start in range(4))):
+        begin.wait()
+        handed_out = inbox.take(None) + inbox.close()
     assert sorted(handed_out + refused) == sorted(offered)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pullstream import FlowControl
 from pullstream.flow_control import RESUME_BELOW, LoadGauge
+from tests.threads import on_threads
 
 
 def test_flow_control_defaults_equal_those_of_the_official_client() -> None:
@@ -162,13 +163,9 @@ def test_flow_control_resumes_the_stream_if_threads_add_and_release_messages_con
             added.acquire()
             stream.gauge.release_load(1, 1)
 
-    threads = [threading.Thread(target=release) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for _ in range(3000):
-        stream.gauge.add_load(1, 1)
-        added.release()
-    for thread in threads:
-        thread.join()
+    with on_threads(release, times=3):
+        for _ in range(3000):
+            stream.gauge.add_load(1, 1)
+            added.release()
     assert (stream.gauge.messages, stream.gauge.bytes, stream.paused) == (0, 0, False)
     assert stream.changes % 2 == 0

@@ -28,6 +28,7 @@ from pullstream.runtime.process import Latch
 from pullstream.statistics import Statistics
 from tests.subscriber.interruptions import interrupted
 from tests.subscriber.streaming.fakes import TIMEOUT
+from tests.threads import on_threads
 
 
 class Subscription:
@@ -183,11 +184,8 @@ def test_the_lock_of_a_future_has_no_python_code_that_ctrl_c_could_interrupt(
 def test_an_interrupted_wait_for_a_future_does_not_block_other_threads_that_wait_for_it() -> None:
     """The interrupted waiter may keep the lock that the others wait for."""
     latch = Latch()
-    waiter = threading.Thread(target=latch.wait, daemon=True)
-    waiter.start()
-    latch.is_set = True
-    waiter.join(TIMEOUT)
-    assert not waiter.is_alive()
+    with on_threads(latch.wait):
+        latch.is_set = True
 
 
 def test_a_subscription_future_is_done_only_after_the_shutdown_of_the_subscription() -> None:

@@ -16,6 +16,7 @@ from pullstream_emulator.access import Access, Principal
 from pullstream_emulator.monitoring.health import Health, HealthHandlers
 from pullstream_protocol.clock import ManualClock
 from tests.emulator.wire import TIMEOUT
+from tests.threads import on_threads
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
@@ -64,11 +65,9 @@ def test_a_grpc_health_watch_reports_the_shutdown_of_the_broker_as_not_serving(
             except grpc.RpcError as error:
                 codes.append(error.code())
 
-        watching = threading.Thread(target=watch)
-        watching.start()
-        assert came.wait(TIMEOUT)
-        emulator.stop()
-        watching.join(TIMEOUT)
+        with on_threads(watch):
+            assert came.wait(TIMEOUT)
+            emulator.stop()
         assert seen == [SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]
         assert codes == [grpc.StatusCode.UNAVAILABLE]
 

@@ -16,6 +16,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC, update_request
 from tests.emulator.push_endpoint import Endpoint, Pushed
 from tests.emulator.wire import Wire, data_of
+from tests.threads import on_threads
 
 
 @pytest.fixture
@@ -196,11 +197,9 @@ def test_a_push_endpoint_that_starts_late_receives_the_messages_published_before
                     connection.sendall(words)
             came.set()
 
-        thread = threading.Thread(target=talk_nonsense)
-        thread.start()
-        while not came.is_set():
-            clock.advance(1)
-        thread.join()
+        with on_threads(talk_nonsense):
+            while not came.is_set():
+                clock.advance(1)
     assert emulator.backlog(SUBSCRIPTION) == 1
     with Endpoint() as endpoint:
         modify(wire, to(endpoint.url()))

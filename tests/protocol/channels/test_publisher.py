@@ -13,6 +13,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, Unavailable
 from pullstream_protocol.messages import channels_pb2 as channels
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.threads import run_on_threads
 
 
 def subscribe(publisher: ChannelPublisher, key: str | None = None) -> None:
@@ -36,11 +37,7 @@ def test_threads_may_publish_to_a_channel_at_the_same_time() -> None:
         for _ in range(200):
             publisher.publish("c", "a", b"x")
 
-    threads = [threading.Thread(target=publish) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_on_threads(publish, times=4)
     assert [item.seq for item in items(publisher)] == list(range(1, 801))
 
 

@@ -12,6 +12,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import FailedPrecondition, Unavailable
 from pullstream_protocol.messages import channels_pb2 as channels
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.threads import run_on_threads
 
 
 def encode(seq: int) -> bytes:
@@ -57,11 +58,7 @@ def test_channel_messages_published_by_several_threads_get_distinct_sequence_num
         for _ in range(200):
             core.publish_encoded("c", "a", encode)
 
-    threads = [threading.Thread(target=publish) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_on_threads(publish, times=4)
     poll = core.begin_poll(channels.PollRequest(subscriber_id="one"), lambda poll: None)
     response = core.finish_poll(poll).SerializeToString()
     items = channels.PollResponse.FromString(response).items

@@ -24,6 +24,7 @@ from pullstream.futures import ShutdownMode
 from pullstream_protocol.errors import PermissionDenied, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
+from tests.threads import on_threads
 
 pytestmark = pytest.mark.subscription(enable_message_ordering=True)
 
@@ -202,13 +203,11 @@ def test_closing_an_async_subscription_with_a_drain_waits_for_running_callbacks(
     future = here.client.subscribe(SUBSCRIPTION, handle, max_workers=1)
     here.publish(*numbers(3))
     eventually(lambda: len(loop_ready) == 1 and future.statistics().waiting == 2)
-    closing = threading.Thread(target=future.close)
-    closing.start()
-    eventually(lambda: len(here.free()) == 2)
-    assert future.running()
-    loop, go_on = loop_ready[0]
-    loop.call_soon_threadsafe(go_on.set)
-    closing.join(TIMEOUT)
+    with on_threads(future.close):
+        eventually(lambda: len(here.free()) == 2)
+        assert future.running()
+        loop, go_on = loop_ready[0]
+        loop.call_soon_threadsafe(go_on.set)
     assert future.result(timeout=0) is True
     assert here.backlog == 2
 

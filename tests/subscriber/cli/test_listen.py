@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +13,7 @@ from tests.contract.channel_peers import statistics
 from tests.contract.channel_servers import served
 from tests.subscriber.command_line import Result, failure, pullstream
 from tests.subscriber.streaming.fakes import eventually
+from tests.threads import on_threads
 
 TOPIC = names.topic_path("test-project", "orders")
 
@@ -30,11 +30,8 @@ def run_beside(emulator: Emulator, interests: int, act: Callable[[], object], *a
         eventually(lambda: statistics(emulator).interests == interests)
         act()
 
-    thread = threading.Thread(target=wait_and_act)
-    thread.start()
-    result = pullstream("listen", *args)
-    thread.join()
-    return result
+    with on_threads(wait_and_act):
+        return pullstream("listen", *args)
 
 
 def test_the_listen_command_prints_new_messages_of_a_topic(broker: Emulator) -> None:
@@ -108,18 +105,7 @@ def test_the_listen_command_can_receive_messages_from_a_publisher_without_a_brok
             eventually(lambda: publisher.statistics().interests == 1)
             publisher.publish("jobs", "7", "done")
 
-        thread = threading.Thread(target=publish)
-        thread.start()
-        args = (
-            "jobs",
-            "--direct",
-            "--ordering-key",
-            "7",
-            "--endpoint",
-            endpoint,
-            "--max-messages",
-            "1",
-        )
-        result = pullstream("listen", *args)
-        thread.join()
+        with on_threads(publish):
+            args = ("jobs", "--direct", "--ordering-key", "7", "--endpoint", endpoint)
+            result = pullstream("listen", *args, "--max-messages", "1")
     assert (result.code, result.stdout) == (0, b"done\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 
 import pytest
 
@@ -15,6 +14,7 @@ from pullstream import (
 )
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import NotFound
+from tests.threads import on_threads
 
 from .conftest import TOPIC, Server, limited_client
 
@@ -151,13 +151,9 @@ def test_a_publish_future_may_be_awaited_on_two_event_loops(server: Server) -> N
     async def wait() -> None:
         results.append(await future)
 
-    threads = [threading.Thread(target=lambda: asyncio.run(wait())) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    server.wait_for_calls(1)
-    server.gate.set()
-    for thread in threads:
-        thread.join(10)
+    with on_threads(lambda: asyncio.run(wait()), times=2):
+        server.wait_for_calls(1)
+        server.gate.set()
     assert results == ["1", "1"]
     asyncio.run(publisher.close())
 

@@ -54,6 +54,7 @@ from pullstream_protocol.errors import (
 )
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import IDEMPOTENCY_KEY
+from tests.threads import on_threads, run_on_threads
 
 from .conftest import SUBSCRIPTION, TOPIC, Server
 
@@ -633,12 +634,10 @@ def test_a_publish_blocked_by_flow_control_raises_when_the_publisher_is_closed(
         except PublisherClosed as error:
             errors.append(error)
 
-    blocked = threading.Thread(target=publish)
-    blocked.start()
-    assert began.wait(10)
-    server.wait_for_calls(2)
-    publisher.close(0.1)
-    blocked.join(10)
+    with on_threads(publish):
+        assert began.wait(10)
+        server.wait_for_calls(2)
+        publisher.close(0.1)
     assert len(errors) == 1
     with pytest.raises(PublisherClosed, match="0 messages were not sent, and 2 were sent but not"):
         first[0].result(0)
@@ -654,17 +653,15 @@ def test_closing_the_publisher_sends_a_message_whose_publish_waits_for_flow_cont
     )
     publisher.publish(TOPIC, b"x")
     futures: list[PublishFuture] = []
-    blocked = threading.Thread(target=lambda: futures.append(publisher.publish(TOPIC, b"y")))
-    blocked.start()
-    # Its publish sends the first message, and then waits.
-    server.wait_for_calls(1)
-    closing = threading.Thread(target=publisher.close)
-    closing.start()
-    while not publisher.closed:
-        pass
-    server.gate.set()
-    closing.join(10)
-    blocked.join(10)
+    with on_threads(lambda: futures.append(publisher.publish(TOPIC, b"y"))):
+        # Its publish sends the first message, and then waits.
+        server.wait_for_calls(1)
+        closing = threading.Thread(target=publisher.close)
+        closing.start()
+        while not publisher.closed:
+            pass
+        server.gate.set()
+        closing.join(10)
     assert futures[0].result(0) == "2"
 
 
@@ -890,10 +887,7 @@ def test_a_second_close_of_the_publisher_returns_without_waiting(
     publisher = server.connect()
     publisher.publish(TOPIC, b"x").add_done_callback(lambda future: None)
     publisher.close()
-    second = threading.Thread(target=publisher.close, daemon=True)
-    second.start()
-    second.join(10)
-    assert not second.is_alive()
+    run_on_threads(publisher.close)
 
 
 def test_the_done_callback_of_a_publish_future_may_close_the_publisher_without_a_deadlock(

@@ -23,6 +23,7 @@ from pullstream.publisher.settings import PublishPolicy
 from pullstream.rpc.rpcs import Rpcs
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import NotFound, ResourceExhausted, Unavailable
+from tests.threads import on_threads
 
 from .conftest import TOPIC, Server, limited_client
 
@@ -126,12 +127,10 @@ def test_the_publisher_logs_an_unreachable_server_with_the_number_of_waiting_mes
             TimeoutError, match=r"^not confirmed after 0 s: the server has been unr"
         ):
             future.result(0)
-        closing = threading.Thread(target=sender.close)
-        closing.start()
-        assert "the end of the publisher waits for them for up to 97 s" in warnings.next()
-        # The last attempt fails, too.
-        clock.advance(100)
-        closing.join(TIMEOUT)
+        with on_threads(sender.close):
+            assert "the end of the publisher waits for them for up to 97 s" in warnings.next()
+            # The last attempt fails, too.
+            clock.advance(100)
         assert isinstance(future.exception(0), Unavailable)
 
 

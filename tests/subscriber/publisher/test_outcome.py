@@ -10,6 +10,7 @@ import pytest
 
 from pullstream import PublishError, PublishFuture, PublishManyFuture
 from pullstream.publisher.outcome import Outcome, failed_outcome, run_callbacks
+from tests.threads import on_threads
 
 
 def resolve(outcome: Outcome, *ids: str, error: Exception | None = None) -> None:
@@ -99,13 +100,9 @@ def test_many_threads_may_wait_for_the_same_publish_future() -> None:
             barrier.wait()
             found.append(future.result(10))
 
-        threads = [threading.Thread(target=wait) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        barrier.wait()
-        resolve(outcome, "5")
-        for thread in threads:
-            thread.join(10)
+        with on_threads(wait, times=4):
+            barrier.wait()
+            resolve(outcome, "5")
         assert found == ["5"] * 4
 
 

@@ -18,6 +18,7 @@ from pullstream import (
 from pullstream.rpc import rpcs
 from pullstream_emulator import Emulator
 from pullstream_protocol.due_thread import DueThread
+from tests.threads import on_threads
 
 from .conftest import TOPIC, Server, limited_client
 
@@ -142,22 +143,20 @@ def test_publish_futures_fail_in_a_forked_child_and_succeed_in_the_parent(server
     publisher = server.connect(BatchSettings(max_latency=60))
     plain = publisher.publish(TOPIC, b"x")
     waiting = publisher.publish(TOPIC, b"y")
-    waiter = threading.Thread(target=lambda: waiting.exception(10))
-    waiter.start()
-    server.wait_for_calls(1)
+    with on_threads(lambda: waiting.exception(10)):
+        server.wait_for_calls(1)
 
-    def child() -> bool:
-        errors = [type(future.exception(5)) for future in (plain, waiting)]
-        with pytest.raises(ForkedProcess):
-            publisher.publish(TOPIC, b"z")
-        publisher.close(5)
-        return errors == [ForkedProcess] * 2
+        def child() -> bool:
+            errors = [type(future.exception(5)) for future in (plain, waiting)]
+            with pytest.raises(ForkedProcess):
+                publisher.publish(TOPIC, b"z")
+            publisher.close(5)
+            return errors == [ForkedProcess] * 2
 
-    assert holds_in_child(child)
-    server.gate.set()
-    assert plain.result(10)
-    assert waiting.result(10)
-    waiter.join(10)
+        assert holds_in_child(child)
+        server.gate.set()
+        assert plain.result(10)
+        assert waiting.result(10)
 
 
 def test_publish_raises_if_the_publisher_cannot_start_its_thread(

@@ -10,6 +10,7 @@ import pytest
 from pullstream.runtime import fork_barrier
 from pullstream.runtime.fork_barrier import ForkBarrier
 from tests.subscriber.streaming.fakes import TIMEOUT
+from tests.threads import on_threads
 
 
 class WaitingReader:
@@ -146,12 +147,10 @@ def test_a_fork_of_the_process_waits_for_the_end_of_an_asynchronous_grpc_call(
         barrier.close()
         closed.set()
 
-    forking = threading.Thread(target=fork)
-    forking.start()
-    assert not closed.wait(0.05)
-    call.end()
-    assert closed.wait(TIMEOUT)
-    forking.join(TIMEOUT)
+    with on_threads(fork):
+        assert not closed.wait(0.05)
+        call.end()
+        assert closed.wait(TIMEOUT)
 
 
 def test_a_grpc_call_that_begins_during_a_fork_waits_for_the_end_of_the_fork() -> None:
@@ -164,12 +163,10 @@ def test_a_grpc_call_that_begins_during_a_fork_waits_for_the_end_of_the_fork() -
         barrier.begin(Call)
         begun.set()
 
-    beginning = threading.Thread(target=begin)
-    beginning.start()
-    assert not begun.wait(0.05)
-    barrier.open()
-    assert begun.wait(TIMEOUT)
-    beginning.join(TIMEOUT)
+    with on_threads(begin):
+        assert not begun.wait(0.05)
+        barrier.open()
+        assert begun.wait(TIMEOUT)
 
 
 def test_a_fork_does_not_wait_for_a_grpc_call_that_could_not_begin() -> None:

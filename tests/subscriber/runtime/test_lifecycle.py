@@ -8,6 +8,7 @@ import pytest
 from pullstream.runtime.lifecycle import Lifecycle, StateChange, SubscriptionState
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
+from tests.threads import run_on_threads
 
 WAY_TO: dict[SubscriptionState, list[SubscriptionState]] = {
     SubscriptionState.CONNECTING: [],
@@ -99,9 +100,5 @@ def test_only_one_of_many_concurrent_stop_requests_begins_the_shutdown_of_a_subs
         begin.wait()
         told.append(lifecycle.move(SubscriptionState.CLOSING))
 
-    threads = [threading.Thread(target=stop) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_on_threads(stop, times=8)
     assert sorted(told) == [False] * 7 + [True]

@@ -8,6 +8,7 @@ import pytest
 
 from pullstream.scheduling.inline_run import InlineRun
 from tests.subscriber.streaming.fakes import TIMEOUT
+from tests.threads import on_threads
 
 
 class Duties:
@@ -51,16 +52,14 @@ def test_a_reader_thread_that_ends_its_callback_waits_if_its_replacement_is_star
     duties.may.clear()
     inline_run = InlineRun(duties.take_over)
     goes_back: list[bool] = []
-    relief = threading.Thread(target=inline_run.relieve)
-    relief.start()
-    assert duties.asked.wait(TIMEOUT)
-    caller = threading.Thread(target=lambda: goes_back.append(inline_run.end()))
-    caller.start()
-    caller.join(0.05)
-    assert goes_back == []
-    duties.may.set()
-    caller.join(TIMEOUT)
-    relief.join(TIMEOUT)
+    with on_threads(inline_run.relieve):
+        assert duties.asked.wait(TIMEOUT)
+        caller = threading.Thread(target=lambda: goes_back.append(inline_run.end()))
+        caller.start()
+        caller.join(0.05)
+        assert goes_back == []
+        duties.may.set()
+        caller.join(TIMEOUT)
     assert goes_back == [False]
 
 

@@ -27,6 +27,7 @@ from tests.subscriber.pools import (
     send_to_sleep,
 )
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
+from tests.threads import on_threads, run_on_threads
 
 # ---- races, one step at a time -------------------------------------------------------------------
 
@@ -425,11 +426,7 @@ def test_no_work_is_lost_when_several_threads_add_it_while_workers_fall_asleep(
     """Each round has little work, so that workers go to sleep and are woken in every round."""
     with pool_of(workers) as pool:
         load = Load(pool)
-        threads = [threading.Thread(target=load.add) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_on_threads(load.add, times=3)
         load.assert_all_done()
         eventually(lambda: pool.running == 0)
 
@@ -456,13 +453,9 @@ def test_work_added_while_a_pool_is_closed_is_either_run_or_returned_exactly_onc
                     return
                 added.put(number)  # noqa: B023
 
-        threads = [threading.Thread(target=add) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        begin.wait(TIMEOUT)
-        returned = pool.close()
-        for thread in threads:
-            thread.join()
+        with on_threads(add, times=3):
+            begin.wait(TIMEOUT)
+            returned = pool.close()
         pool.join(TIMEOUT)
         assert not any(thread.is_alive() for thread in pool._threads)
         # Work added during the closing is here, unless it was done or returned.

@@ -18,6 +18,7 @@ from pullstream.streaming.failed_key import FIRST_WAIT
 from pullstream.streaming.messages_on_hold import MessagesOnHold
 from pullstream_protocol.clock import ManualClock
 from tests.subscriber.streaming.fakes import TIMEOUT, ids, message
+from tests.threads import on_threads
 
 
 class ByHand(Scheduler):
@@ -448,16 +449,14 @@ def test_a_race_of_callback_end_and_ack_starts_the_next_message_of_the_ordering_
             rig.settle(current[0])
             end.wait(TIMEOUT)
 
-    thread = threading.Thread(target=settle)
-    thread.start()
-    messages = rig.receive(*map(str, range(rounds + 1)))
-    for number in range(rounds):
-        current[:] = [messages[number]]
-        begin.wait(TIMEOUT)
-        rig.scheduler.run_next()
-        end.wait(TIMEOUT)
-        assert rig.scheduler.names == [str(number + 1)]
-    thread.join(TIMEOUT)
+    with on_threads(settle):
+        messages = rig.receive(*map(str, range(rounds + 1)))
+        for number in range(rounds):
+            current[:] = [messages[number]]
+            begin.wait(TIMEOUT)
+            rig.scheduler.run_next()
+            end.wait(TIMEOUT)
+            assert rig.scheduler.names == [str(number + 1)]
 
 
 @pytest.mark.parametrize("release_after_ack", [False, True])

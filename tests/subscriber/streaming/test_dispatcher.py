@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import grpc
 import pytest
@@ -21,6 +22,7 @@ from pullstream_protocol.errors import FailedPrecondition
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig, Settled
 from tests.subscriber.streaming.fakes import TIMEOUT, ClosedServer, Server
+from tests.threads import run_on_threads
 
 
 @pytest.fixture
@@ -398,11 +400,7 @@ def test_acks_made_by_many_threads_at_a_time_are_each_sent_once() -> None:
         for number in range(2_000):
             rig.message(f"{name}{number}").ack()
 
-    threads = [threading.Thread(target=acknowledge, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_on_threads(*(partial(acknowledge, name) for name in "abcd"))
     rig.dispatcher.stop(TIMEOUT)
     sent = []
     while rig.server.calls_waiting:

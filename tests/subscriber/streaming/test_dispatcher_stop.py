@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import grpc
 import pytest
@@ -16,6 +17,7 @@ from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig
 from tests.subscriber.streaming.fakes import TIMEOUT, ClosedServer, Server, eventually
+from tests.threads import on_threads
 
 
 def test_stopping_the_dispatcher_sends_all_remaining_acks_and_waits_for_the_answers() -> None:
@@ -147,13 +149,9 @@ def test_ack_futures_of_acks_made_during_the_stop_of_the_dispatcher_all_resolve(
         for number in range(start, start + 500):
             futures.append(rig.message(str(number)).ack_with_response())
 
-    threads = [threading.Thread(target=acknowledge, args=(1000 * start,)) for start in range(4)]
-    for thread in threads:
-        thread.start()
-    begin.wait()
-    rig.dispatcher.stop(timeout=TIMEOUT)
-    for thread in threads:
-        thread.join()
+    with on_threads(*(partial(acknowledge, 1000 * start) for start in range(4))):
+        begin.wait()
+        rig.dispatcher.stop(timeout=TIMEOUT)
     assert len(futures) == 2000
     assert all(future.done() for future in futures)
 

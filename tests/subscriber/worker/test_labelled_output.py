@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import logging
-import threading
 import traceback
 
 from pullstream.worker.labelled_output import LabelledOutput
+from tests.threads import run_on_threads
 
 
 def test_each_output_line_of_a_worker_process_begins_with_the_label_of_the_process() -> None:
@@ -47,9 +47,7 @@ def test_labelled_worker_output_keeps_the_lines_printed_by_several_threads_apart
     stream = io.StringIO()
     output = LabelledOutput(stream, "")
     output.write("a")
-    thread = threading.Thread(target=lambda: output.write("other\n"))
-    thread.start()
-    thread.join()
+    run_on_threads(lambda: output.write("other\n"))
     output.write("b\n")
     assert stream.getvalue() == "other\nab\n"
 

@@ -13,6 +13,7 @@ from pullstream.follow import Record
 from pullstream.logs.follow.runner import CoroutineHandler
 from tests.subscriber.logs.follow.model import record
 from tests.subscriber.streaming.fakes import TIMEOUT
+from tests.threads import on_threads
 
 
 async def handle(record: Record) -> None:
@@ -47,9 +48,7 @@ def test_a_follower_does_not_wait_for_a_handler_whose_event_loop_was_closed_befo
         except RuntimeError as error:
             errors.append(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    assert requested.wait(TIMEOUT)
-    loop.close()
-    thread.join(TIMEOUT)
+    with on_threads(run):
+        assert requested.wait(TIMEOUT)
+        loop.close()
     assert "before the handler had ended" in str(errors)
