@@ -173,7 +173,7 @@ def test_a_message_is_not_lost_when_the_publisher_is_garbage_collected_before_th
     eventually(lambda: not started_since(before, named="pullstream"))
 
 
-def test_messages_that_wait_for_publisher_flow_control_are_sent_when_the_client_is_collected(
+def test_messages_waiting_for_flow_control_are_sent_when_the_publisher_is_garbage_collected(
     server: Server,
 ) -> None:
     publisher = limited_client(server, batches=BatchSettings(max_messages=1))

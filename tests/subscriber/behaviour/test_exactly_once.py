@@ -119,7 +119,7 @@ def test_a_response_whose_ack_ids_all_expired_is_redelivered_in_order() -> None:
     assert log.data == [b"1", b"2", b"3"]
 
 
-def test_leases_are_extended_while_an_exactly_once_receipt_hangs(here: Stage) -> None:
+def test_leases_are_extended_while_an_exactly_once_receipt_has_no_answer(here: Stage) -> None:
     """The leases of the running message and of the unconfirmed one are both extended."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,))

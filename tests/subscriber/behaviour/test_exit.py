@@ -55,7 +55,7 @@ def program(here: Stage, text: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     "ending", ["", "sys.exit(3)\n", "raise SystemExit(3)\n"], ids=["end", "exit", "raise"]
 )
-def test_a_program_that_ends_without_a_close_sends_its_acks_and_returns_unsettled_messages(
+def test_a_program_that_ends_without_closing_sends_its_acks_and_returns_unsettled_messages(
     here: Stage, ending: str
 ) -> None:
     """The program closes nothing. It has its own exit code and prints nothing."""

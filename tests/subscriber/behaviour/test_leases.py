@@ -141,7 +141,9 @@ def test_the_lease_of_an_acknowledged_message_is_not_extended(here: Stage) -> No
     assert events.lost == []
 
 
-def test_the_minimum_lease_extension_also_sets_the_ack_deadline_of_the_stream(here: Stage) -> None:
+def test_a_configured_minimum_lease_extension_is_sent_as_the_ack_deadline_of_the_stream(
+    here: Stage,
+) -> None:
     """With five minutes, nothing is sent before four have passed. Then it is for five more."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,), min_duration_per_lease_extension=300)

@@ -186,7 +186,7 @@ def test_a_close_in_a_signal_handler_is_refused_instead_of_waiting_for_the_inter
     assert handler.refused
 
 
-def test_a_signal_handler_may_close_the_publisher_in_a_thread() -> None:
+def test_a_signal_handler_may_close_the_publisher_in_another_thread() -> None:
     """The error advises that: the thread waits until the interrupted call goes on."""
     publisher = PublisherClient(BatchSettings(max_messages=1), endpoint="127.0.0.1:1")
     closers: list[threading.Thread] = []

@@ -53,7 +53,7 @@ def test_the_future_of_ack_with_response_has_the_servers_answer(here: Stage) -> 
 # ---- threads of callbacks ----------------------------------------------------------------------
 
 
-def test_callbacks_can_run_on_the_users_executor(here: Stage) -> None:
+def test_message_callbacks_can_run_on_an_executor_of_the_user(here: Stage) -> None:
     """The executor is passed in the official client's form."""
     together = threading.Barrier(5)
 

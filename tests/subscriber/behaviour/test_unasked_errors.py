@@ -65,7 +65,7 @@ def test_the_terminal_error_of_a_subscription_whose_future_is_not_read_is_logged
     assert "result() or add_done_callback()" in record.message
 
 
-async def test_with_coroutine_callbacks_the_terminal_error_of_an_unread_future_is_logged_once(
+async def test_the_terminal_error_of_a_subscription_with_coroutine_callbacks_is_logged_once(
     emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handle(message: object) -> None: ...
@@ -127,7 +127,7 @@ def test_a_subscription_that_the_program_closes_logs_no_terminal_error(
     assert logged(caplog) == []
 
 
-def test_the_log_record_of_a_terminal_error_can_be_pickled(
+def test_the_log_record_of_a_subscriptions_terminal_error_can_be_pickled(
     client: SubscriberClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     """logging.handlers.QueueHandler pickles records for a queue of multiprocessing."""

@@ -91,7 +91,9 @@ def test_a_published_message_is_delivered_with_its_data_attributes_and_ordering_
     ],
     ids=["ours", "proto-plus", "official protobuf"],
 )
-def test_publish_accepts_a_whole_message_object(emulator: Emulator, message: Any) -> None:
+def test_publish_accepts_a_pubsub_message_object_instead_of_data(
+    emulator: Emulator, message: Any
+) -> None:
     """Messages of the official client, too, alone and in lists."""
     with PublisherClient(endpoint=emulator.endpoint, publisher_options=ORDERED) as publisher:
         publisher.publish(TOPIC, message).result(10)
@@ -129,7 +131,7 @@ def test_publish_refuses_data_that_is_not_bytes_and_names_the_accepted_types(
         server.connect().publish_many(TOPIC, [b"good", data])
 
 
-def test_publish_refuses_attributes_beside_a_whole_message_object(server: Server) -> None:
+def test_publish_refuses_extra_attributes_with_a_pubsub_message_object(server: Server) -> None:
     """The message has its own; which of the two would count is not clear."""
     with pytest.raises(ValueError, match="has its own ordering key and attributes; set"):
         server.connect().publish(TOPIC, pubsub.PubsubMessage(data=b"x"), a="1")
@@ -469,7 +471,9 @@ def test_publish_retries_keep_the_order_of_an_ordering_key(server: Server) -> No
     assert publisher.statistics().retries == 2
 
 
-def test_a_failed_ordering_key_is_paused_until_resume_publish(server: Server) -> None:
+def test_after_a_failed_publish_an_ordering_key_is_paused_until_resume_publish_is_called(
+    server: Server,
+) -> None:
     """Waiting messages of the key fail; other keys and messages continue."""
     server.fail = [NotFound("none")]
     server.gate.clear()

@@ -112,7 +112,7 @@ def test_trace_context_attributes_are_accepted_despite_their_reserved_prefix() -
     encode_attributes(dict.fromkeys(TRACE_ATTRIBUTES, "00-ab-cd-01"))
 
 
-def test_a_message_of_the_maximum_size_is_accepted_and_a_larger_one_refused() -> None:
+def test_a_published_message_of_the_maximum_size_is_accepted_and_a_larger_one_refused() -> None:
     """The limit counts the whole request, with the topic and the framing."""
     room = MAX_REQUEST_BYTES - len(encode_topic(TOPIC)) - 10
     largest = encode_data(b"x" * room)

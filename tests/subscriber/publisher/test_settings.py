@@ -109,7 +109,7 @@ def test_publish_with_the_default_retry_and_timeout_uses_the_settings_of_the_pub
     assert policy_of(default, default, own) == own
 
 
-def test_publish_retries_as_a_retry_object_of_google_api_core_says() -> None:
+def test_publish_follows_a_retry_object_of_google_api_core() -> None:
     """The predicate, pauses and limit of the retry are used."""
     retry = Retry(if_exception_type(api.NotFound), 0.5, 8, 3, timeout=30)
     policy = policy_of(retry, 5, POLICY)

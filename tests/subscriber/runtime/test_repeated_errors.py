@@ -47,7 +47,7 @@ def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.exc_info]
 
 
-def test_only_the_first_of_many_equal_errors_is_logged_with_traceback_and_the_rest_are_counted(
+def test_only_the_first_of_many_repeated_errors_has_a_traceback_and_the_rest_are_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -65,7 +65,7 @@ def test_only_the_first_of_many_equal_errors_is_logged_with_traceback_and_the_re
     assert len(tracebacks(caplog)) == 2
 
 
-def test_the_number_of_suppressed_equal_errors_is_logged_at_the_end(
+def test_the_number_of_repeated_errors_not_yet_logged_is_logged_at_shutdown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     errors = RepeatedErrors(LOG, ManualClock())
@@ -79,7 +79,7 @@ def test_the_number_of_suppressed_equal_errors_is_logged_at_the_end(
     ]
 
 
-def test_an_equal_error_is_logged_with_traceback_again_after_a_long_time_without_it(
+def test_a_repeated_error_is_logged_with_traceback_again_after_a_long_time_without_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()

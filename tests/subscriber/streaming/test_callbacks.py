@@ -493,7 +493,7 @@ def test_a_nack_after_the_callback_holds_messages_of_its_ordering_key_that_have_
     assert (rig.scheduler.names, len(rig.hold)) == (["1/again"], 1)
 
 
-def test_with_release_after_ack_only_the_redelivery_runs_after_a_nack_behind_the_callback() -> None:
+def test_with_release_after_ack_only_the_redelivery_of_a_nacked_message_runs_next() -> None:
     """The next message waits for the disposition."""
     rig = Rig(keep, release_after_ack=True)
     first, *_ = rig.receive("1", "2", "3")

@@ -121,7 +121,7 @@ def test_lease_extensions_are_sent_while_ack_requests_have_no_answer(rig: Rig) -
     assert rig.server.calls_waiting == 0
 
 
-def test_the_dispatcher_uses_no_cpu_time_while_it_waits_for_answers_to_the_most_calls_allowed(
+def test_the_dispatcher_uses_no_cpu_time_while_it_waits_at_its_limit_of_unanswered_calls(
     rig: Rig,
 ) -> None:
     """A retry may be due, but nothing can be sent before an answer comes."""

@@ -47,7 +47,7 @@ def test_acks_wait_less_for_a_shared_request_when_many_messages_of_the_window_ar
 
 
 @pytest.mark.parametrize("gathered", [125, 200, 250])
-def test_the_wait_to_share_an_ack_request_is_steady_at_an_eighth_to_a_quarter_of_the_window(
+def test_the_delay_of_ack_requests_is_steady_if_each_has_an_eighth_to_a_quarter_of_the_window(
     gathered: int,
 ) -> None:
     """The range is between an eighth and a quarter of the window."""

@@ -188,7 +188,7 @@ def test_the_redelivery_of_one_missing_message_restarts_the_wait_for_the_next_mi
     assert (key.state, key.due) == (WAITING, 30.0)
 
 
-def test_after_a_redelivery_a_failed_key_waits_until_its_returned_messages_are_answered() -> None:
+def test_after_a_redelivery_a_failed_ordering_key_waits_until_its_returns_are_answered() -> None:
     key = Key("1", "2")
     key.end_wait()
     key.get("0/again")
@@ -260,7 +260,7 @@ def test_a_failed_ordering_key_that_gave_up_waiting_holds_a_possibly_stale_redel
 
 
 @pytest.mark.parametrize("start", [probed, probed_in_doubt])
-def test_after_a_possibly_stale_redelivery_a_failed_key_returns_one_more_message_as_a_probe(
+def test_after_a_possibly_stale_redelivery_a_failed_ordering_key_returns_one_more_probe_message(
     start: type[Key],
 ) -> None:
     key = start()
@@ -302,7 +302,7 @@ def test_a_failed_ordering_key_gives_up_if_messages_returned_after_its_probe_sta
     assert key.state is GAVE_UP
 
 
-def test_a_key_with_a_possibly_stale_redelivery_keeps_its_due_time_as_it_returns_messages() -> None:
+def test_returning_messages_does_not_change_the_wait_after_a_possibly_stale_redelivery() -> None:
     key = Key("1", "2", "3")
     key.get("2/again", may_be_stale=True)
     key.now = READER_DELAY
@@ -472,7 +472,7 @@ def test_a_held_delivery_is_dropped_when_a_newer_delivery_of_its_message_fails()
     assert (key.nacks, key.held_ids) == ({"1/again": "k"}, ["2"])
 
 
-def test_the_failure_of_an_ordering_key_ends_after_its_twice_failed_message_is_deleted() -> None:
+def test_a_failed_ordering_key_recovers_after_its_twice_failed_message_was_deleted() -> None:
     """The redelivery of the message lost its lease before it ran."""
     key = Key()
     key.get("0/again")
@@ -549,7 +549,7 @@ def test_the_redelivery_of_a_message_handled_in_its_stale_delivery_is_acknowledg
     assert ids(key.get("1/again").acknowledge) == ["1/again"]
 
 
-def test_the_failure_of_an_ordering_key_is_over_after_a_first_delivery_was_handled() -> None:
+def test_a_failed_ordering_key_recovers_after_a_message_in_its_first_delivery_was_handled() -> None:
     key = Key()
     key.finish(run_redelivered(key))
     key.get("1")
@@ -557,7 +557,7 @@ def test_the_failure_of_an_ordering_key_is_over_after_a_first_delivery_was_handl
     assert key.is_over
 
 
-def test_the_failure_of_an_ordering_key_is_over_after_its_last_stale_delivery_was_dropped() -> None:
+def test_a_failed_ordering_key_recovers_when_its_last_stale_delivery_is_dropped() -> None:
     key = Key("1")
     key.finish(run_redelivered(key))
     old = key.run()
@@ -566,7 +566,7 @@ def test_the_failure_of_an_ordering_key_is_over_after_its_last_stale_delivery_wa
     assert key.is_over
 
 
-def test_the_failure_of_a_key_ends_without_a_redelivery_of_an_earlier_handled_message() -> None:
+def test_a_failed_ordering_key_recovers_without_redeliveries_of_earlier_handled_messages() -> None:
     key = Key("1")
     running = run_redelivered(key)
     key.lose("2")

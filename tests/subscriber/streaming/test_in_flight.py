@@ -352,7 +352,7 @@ def test_the_leases_of_messages_read_without_a_reader_pause_count_from_their_arr
     assert PrefetchAge(100).age(10, 1000.0) == 0
 
 
-def test_as_many_messages_as_one_window_read_after_a_pause_count_as_old_as_the_pause() -> None:
+def test_after_a_reader_pause_at_most_one_window_of_messages_counts_as_old_as_the_pause() -> None:
     """No more than that: the server counts what is outstanding, too."""
     unread = PrefetchAge(100)
     unread.paused(1000.0)
@@ -361,7 +361,7 @@ def test_as_many_messages_as_one_window_read_after_a_pause_count_as_old_as_the_p
     assert unread.age(60, 1032.0) == 0
 
 
-def test_messages_left_unread_by_two_reader_pauses_count_as_old_as_the_first_pause() -> None:
+def test_messages_left_unread_in_two_reader_pauses_count_as_old_as_the_first_pause() -> None:
     """Some of it was read in between, and what came meanwhile is behind the rest."""
     unread = PrefetchAge(100)
     unread.paused(1000.0)

@@ -168,7 +168,7 @@ def test_the_lease_table_gives_up_a_message_after_max_lease_duration() -> None:
     assert table.remove_leases([given_up]) == Released(0, 0)
 
 
-def test_with_a_max_lease_duration_below_the_first_lease_no_lease_is_extended() -> None:
+def test_a_lease_longer_than_max_lease_duration_is_given_up_without_an_extension() -> None:
     """The message is given up without an extension."""
     table = table_with("a", limits=FlowControl(max_lease_duration=5))
     assert table.next_due() == 5.0

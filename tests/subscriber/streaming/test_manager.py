@@ -217,7 +217,7 @@ def test_a_second_ack_of_a_message_is_not_logged_as_an_ack_after_the_end_of_the_
     assert caplog.records == []
 
 
-def test_after_a_reader_pause_the_leases_of_unread_messages_count_from_its_beginning() -> None:
+def test_leases_of_messages_unread_in_a_reader_pause_count_from_the_start_of_the_pause() -> None:
     """The server sends to a paused reader as well, and a lease begins when the server sends."""
     gate = Gate()
     with managed(gate, max_messages=1) as running:

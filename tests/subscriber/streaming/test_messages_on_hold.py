@@ -203,7 +203,7 @@ def test_an_ordering_key_waits_for_several_failed_messages_in_order() -> None:
     assert ids(hold.receive("2/again").run) == ["2/again"]
 
 
-def test_a_key_whose_running_message_lost_its_lease_continues_with_its_redelivery() -> None:
+def test_an_ordering_key_whose_running_message_lost_its_lease_runs_its_redelivery_next() -> None:
     """The key continues with the redelivery after the callback has ended."""
     hold = Hold()
     first = run_one(hold, "1")
@@ -263,7 +263,7 @@ def test_a_redelivery_received_before_the_answer_to_an_earlier_nack_stays_held()
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
 
-def test_a_redelivery_read_before_and_handled_after_an_earlier_nacks_answer_stays_held() -> None:
+def test_a_redelivery_received_before_a_nack_answer_stays_held_if_it_is_processed_later() -> None:
     """With exactly-once delivery, a message waits for its receipt, and arrives after the answer."""
     hold = Hold()
     failing = run_one(hold, "1")
@@ -291,7 +291,7 @@ def test_a_redelivery_read_right_after_the_answer_to_an_earlier_nack_stays_held(
     assert (ids(offered.run), ids(offered.forget)) == (["0/again"], ["1/again"])
 
 
-def test_a_key_whose_failed_message_was_deleted_continues_after_one_returned_message() -> None:
+def test_a_key_whose_failed_message_was_deleted_continues_after_returning_one_message() -> None:
     """The key returns the next message; its second redelivery shows that the first one is gone."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
@@ -333,7 +333,7 @@ def test_held_messages_between_a_failed_and_a_redelivered_one_are_returned_to_th
     assert ids(hold.receive("1/again").run) == ["1/again"]
 
 
-def test_after_its_wait_a_failed_key_returns_its_oldest_held_message_and_later_the_rest() -> None:
+def test_a_failed_key_returns_its_oldest_held_message_after_a_wait_and_later_the_rest() -> None:
     """A redelivery of the oldest message would show that the failed one is gone."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -388,7 +388,7 @@ def test_the_wait_for_a_redelivery_begins_when_the_delay_of_the_nack_has_passed(
     assert hold.nacks_accepted(["0"], 600.0).due == 600.0 + FIRST_WAIT
 
 
-def test_a_new_message_of_a_failed_key_is_returned_soon_if_the_server_restarts_keys() -> None:
+def test_a_new_message_of_a_failed_ordering_key_is_returned_soon_if_servers_restart_keys() -> None:
     """The message is newer than a restart elsewhere, or it is redelivered with the restart."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))
@@ -587,7 +587,7 @@ def test_parked_messages_are_returned_only_if_their_bytes_exceed_the_flow_contro
     assert ids(hold.receive("3").to_return) == ["1", "2", "3"]
 
 
-def test_an_ordering_key_whose_failure_is_over_returns_no_messages_to_make_room() -> None:
+def test_a_recovered_ordering_key_returns_no_messages_at_the_limit_of_parked_messages() -> None:
     hold = Hold(max_messages=1)
     hold.nack(run_one(hold, "1", key="a"))
     hold.now += READER_DELAY

@@ -281,7 +281,7 @@ def test_the_lease_of_a_message_is_extended_while_its_ack_cannot_be_sent() -> No
     assert outbox.next_due([RequestKind.DEADLINES]) == 6.0 + KEEP_AFTER
 
 
-def test_the_answer_to_a_lease_extension_does_not_resolve_a_delayed_nack_future() -> None:
+def test_the_answer_to_a_lease_extension_does_not_resolve_the_future_of_a_delayed_nack() -> None:
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.LEASE, ["a"], 10)
     lease = outbox.next_request(0.0)
@@ -496,7 +496,7 @@ def test_an_ack_on_a_closed_channel_fails_at_once_without_a_retry() -> None:
     assert not error_of(future).may_have_succeeded
 
 
-def test_the_error_of_an_ack_retry_on_a_closed_channel_says_it_may_have_succeeded() -> None:
+def test_the_error_of_an_ack_retry_on_a_closed_channel_says_the_ack_may_have_succeeded() -> None:
     outbox = Outbox()
     future = tracked(outbox, Purpose.ACK, "a")
     (request,) = everything(outbox)
@@ -533,7 +533,7 @@ def test_abandoning_the_outbox_fails_every_ack_future_and_says_whether_the_ack_w
 
 
 @pytest.mark.parametrize("purpose", [Purpose.ACK, Purpose.NACK, Purpose.USER])
-def test_the_error_of_an_ack_refused_after_an_unnamed_answer_says_it_may_have_succeeded(
+def test_the_error_of_an_ack_refused_after_an_unclear_answer_says_it_may_have_succeeded(
     purpose: Purpose,
 ) -> None:
     """The first request may have taken effect. Then the server refuses the second one."""

@@ -69,7 +69,7 @@ def test_an_exactly_once_response_with_keys_waits_for_the_receipts_of_earlier_re
     assert shown(released) == [(["a"], True), (["b"], True), (["c"], True)]
 
 
-def test_the_receipt_answer_for_an_ack_id_in_two_responses_counts_for_both() -> None:
+def test_the_answer_to_a_receipt_of_an_ack_id_in_two_responses_releases_both_responses() -> None:
     """A server may do this, and neither copy is left behind."""
     gate = ReceiptGate()
     gate.hold_messages(group("a", "a"), in_order=False)

@@ -31,7 +31,7 @@ def test_messages_that_arrive_during_a_subscriptions_shutdown_are_returned_to_th
     assert (statistics.received, statistics.leased, statistics.leased_bytes) == (1, 0, 0)
 
 
-def test_a_drain_returns_waiting_messages_before_it_waits_for_running_callbacks() -> None:
+def test_a_draining_shutdown_returns_waiting_messages_before_it_waits_for_callbacks() -> None:
     """A waiting message is queued or held for its key. Other subscribers need not wait for it."""
     gate = Gate()
     running = Managed(gate, workers=1, await_callbacks=True)

@@ -199,7 +199,7 @@ def test_without_a_time_limit_a_stream_reconnects_for_ever_and_logs_the_outage_o
     assert "down" in told
 
 
-def test_a_stream_that_was_open_for_long_without_messages_restarts_the_reconnect_limit() -> None:
+def test_a_long_open_stream_without_messages_restarts_the_time_limit_for_reconnects() -> None:
     """A server without messages may not answer pings.
 
     The end of such a stream does not count as a failure if the stream was open long enough.
@@ -218,7 +218,7 @@ def test_a_stream_that_was_open_for_long_without_messages_restarts_the_reconnect
     assert max(clock.pauses) <= 0.1
 
 
-def test_a_stream_that_was_reset_for_silence_does_not_restart_the_reconnect_limit() -> None:
+def test_a_stream_reset_for_silence_does_not_restart_the_time_limit_for_reconnects() -> None:
     """A stream that was reset for silence counts as a failure, however long it was open.
 
     So the outage reaches its limit.

@@ -165,7 +165,7 @@ def spark_that_may_plan_again(
 
 
 @pytest.mark.spark
-def test_a_batch_read_data_frame_cannot_be_used_after_its_rows_were_acknowledged(
+def test_a_data_frame_of_a_spark_batch_read_cannot_be_used_after_its_rows_were_acknowledged(
     spark_that_may_plan_again: SparkSession, broker: Emulator, tmp_path: Path
 ) -> None:
     """A new plan would have other rows, which another `ack` would lose."""

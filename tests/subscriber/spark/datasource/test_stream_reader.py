@@ -30,7 +30,7 @@ def stage(spark: SparkSession, broker: Emulator, tmp_path: Path) -> Stage:
     return Stage(spark, broker, tmp_path)
 
 
-def test_an_available_now_query_reads_every_message_with_all_fields_once(stage: Stage) -> None:
+def test_a_spark_available_now_query_reads_every_message_with_all_fields_once(stage: Stage) -> None:
     """Each message comes once with attributes, key, time and id, and is acknowledged at the end."""
     ids = publish(stage.broker, 25, attributes={"kind": "order", "é": ""}, ordering_key="k")
     rows: list[Row] = []

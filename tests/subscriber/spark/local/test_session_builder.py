@@ -79,7 +79,7 @@ def test_a_local_spark_session_uses_unix_sockets_for_its_python_workers(
 
 
 @pytest.mark.parametrize(("name", "used"), [("t", True), ("t" * 100, False), ("töpfe", False)])
-def test_a_local_spark_session_uses_no_unix_sockets_if_their_paths_do_not_fit(
+def test_a_local_spark_session_uses_no_unix_sockets_if_the_socket_paths_are_unusable(
     name: str, used: bool
 ) -> None:
     """Paths that are too long for the system or that Java may change disable the sockets."""

@@ -59,7 +59,7 @@ def test_each_spark_row_has_the_data_attributes_key_id_and_times_of_its_message(
         assert row["delivery_attempt"] == (one.delivery_attempt or None)
 
 
-def test_a_message_attribute_without_value_is_an_empty_string_in_its_row() -> None:
+def test_a_message_attribute_without_value_is_an_empty_string_in_its_spark_row() -> None:
     """Servers may omit empty values, which protobuf for Python does not."""
     half = columns.AttributeColumns(key=["half"]).SerializeToString()
     whole = columns.AttributeColumns(key=["whole"], value=["x"]).SerializeToString()

@@ -105,7 +105,7 @@ def test_the_lease_ledger_counts_redeliveries_of_buffered_written_and_committed_
     assert cut(ledger, 3, 9, 1000) == again[3:]
 
 
-def test_messages_of_an_unwritten_segment_are_buffered_again_with_their_newest_leases() -> None:
+def test_messages_of_a_failed_spool_write_are_buffered_again_with_their_newest_leases() -> None:
     """The messages go before newer ones, with their newest leases."""
     ledger = LeaseLedger(set())
     arrive(ledger, batch(["a", "b"]))
@@ -148,7 +148,7 @@ def test_a_spark_message_that_lost_its_lease_is_ordered_by_the_time_of_its_redel
     assert ack_ids(cut(ledger, 1, 9, 1000)) == ["c/4", "a/1", "b/4"]
 
 
-def test_lost_messages_take_no_memory_in_the_lease_ledger() -> None:
+def test_messages_that_lost_their_leases_use_no_memory_in_the_lease_ledger() -> None:
     """This also holds while no segment is asked for and the same messages come again and again."""
     ledger = LeaseLedger(set())
     sizes = []

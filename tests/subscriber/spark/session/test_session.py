@@ -181,7 +181,7 @@ def test_an_ingest_session_acknowledges_a_batch_when_spark_commits_it_or_asks_fo
     assert acked(world.broker) == set(first)
 
 
-def test_a_redelivered_uncommitted_message_makes_no_new_row_and_its_newest_ack_id_is_acked(
+def test_a_redelivered_uncommitted_message_makes_no_new_spark_row_and_its_newest_ack_id_is_acked(
     world: World,
 ) -> None:
     """The newest lease is acknowledged, for a message in the buffer or in a segment."""
@@ -219,7 +219,9 @@ def test_a_redelivery_does_not_hold_later_messages_of_its_ordering_key_in_spark(
         assert broker.history.nacks() == []
 
 
-def test_a_redelivered_committed_message_is_acknowledged_and_makes_no_row(world: World) -> None:
+def test_a_redelivered_committed_message_is_acknowledged_and_makes_no_spark_row(
+    world: World,
+) -> None:
     """The acknowledgement may have been lost, also before a restart."""
     published = publish(world.broker, 2)
     world.broker.faults.error("Acknowledge", NotFound("lost"), times=1)

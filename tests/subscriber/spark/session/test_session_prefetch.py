@@ -87,7 +87,7 @@ def test_a_prefetched_batch_larger_than_sparks_new_limit_is_divided(world: World
     assert ids(session, 2, 3) == published[3:]
 
 
-def test_the_latest_offset_asked_for_again_is_the_same_despite_a_prefetched_batch(
+def test_an_ingest_session_asked_twice_gives_the_same_offset_despite_a_prefetched_batch(
     world: World,
 ) -> None:
     """This holds although the next segment was written."""

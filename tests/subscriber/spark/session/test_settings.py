@@ -20,7 +20,7 @@ def settings(**changes: Any) -> IngestSettings:
     return IngestSettings(**{"subscription": NAME, "spool_dir": Path("spool"), **changes})
 
 
-def test_a_short_subscription_name_in_ingest_settings_gets_the_project(
+def test_a_short_subscription_name_in_ingest_settings_is_completed_with_the_project(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The project is an argument or comes from the environment. A full name needs none."""
@@ -31,7 +31,7 @@ def test_a_short_subscription_name_in_ingest_settings_gets_the_project(
 
 
 @pytest.mark.parametrize("name", ["", "name", "projects/p/topics/name", "projects/p/subscriptions"])
-def test_a_short_subscription_name_without_a_project_is_refused(
+def test_a_short_subscription_name_without_a_project_in_ingest_settings_is_refused(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Invalid names are refused as well, and the error shows the form."""

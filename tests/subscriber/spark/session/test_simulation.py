@@ -159,7 +159,7 @@ class Query:
     batch=st.integers(1, 10),
     runs=st.lists(RUNS, max_size=4),
 )
-def test_simulated_ingest_sessions_with_crashes_lose_and_double_no_message(
+def test_simulated_ingest_sessions_with_crashes_commit_each_message_once(
     shared_broker: Emulator, kind: str, count: int, batch: int, runs: list[Run]
 ) -> None:
     """No message is lost or doubled.

@@ -188,7 +188,7 @@ def test_a_damaged_spool_segment_counts_as_missing_and_its_file_is_not_deleted(
     assert "damaged" in caplog.text
 
 
-def test_a_spool_is_locked_for_one_process(tmp_path: Path, spool: Spool) -> None:
+def test_a_spark_spool_is_locked_for_one_process_at_a_time(tmp_path: Path, spool: Spool) -> None:
     """A second process waits for the first for a limited time, and the error names the first."""
     other = spool_in(tmp_path, clock=HurriedClock())
     with pytest.raises(SpoolError, match=f"in use by another process .*{os.getpid()}"):
@@ -217,7 +217,7 @@ def test_a_process_waits_for_the_spool_lock_of_a_process_that_is_about_to_end(
     other.close()
 
 
-def test_a_spool_of_another_subscription_is_refused(tmp_path: Path, spool: Spool) -> None:
+def test_a_spark_spool_of_another_subscription_is_refused(tmp_path: Path, spool: Spool) -> None:
     """Message ids of another subscription may be equal and mean other messages."""
     spool.close()
     other = spool_in(tmp_path, subscription="projects/p/subscriptions/two")
@@ -231,14 +231,18 @@ def test_a_spool_of_another_subscription_is_refused(tmp_path: Path, spool: Spool
     ("meta", "error"),
     [(b"{", "damaged"), (b"[]", "damaged"), (b'{"format": 1}', "damaged"), (b'{"format": 2}', "2")],
 )
-def test_a_spool_of_an_unknown_version_is_refused(tmp_path: Path, meta: bytes, error: str) -> None:
+def test_a_spark_spool_written_by_an_unknown_version_is_refused(
+    tmp_path: Path, meta: bytes, error: str
+) -> None:
     """For example, a later version wrote it."""
     (tmp_path / "meta.json").write_bytes(meta)
     with pytest.raises(SpoolError, match=error):
         spool_in(tmp_path).open()
 
 
-def test_the_error_for_a_spool_folder_that_cannot_be_created_names_it(tmp_path: Path) -> None:
+def test_the_error_for_a_spool_folder_that_cannot_be_created_names_the_folder(
+    tmp_path: Path,
+) -> None:
     """The error names the folder."""
     (tmp_path / "file").touch()
     with pytest.raises(SpoolError, match=r"cannot use .*file"):
