@@ -83,7 +83,7 @@ def test_a_benchmark_feed_sends_its_total_to_each_stream_and_keeps_it_open() -> 
         assert stream.call.is_active()
 
 
-def test_a_benchmark_total_that_is_no_multiple_of_a_response_is_refused() -> None:
+def test_a_benchmark_message_total_that_is_no_multiple_of_the_response_size_is_refused() -> None:
     """The total is not rounded."""
     with (
         pytest.raises(NotStarted, match="did not start"),

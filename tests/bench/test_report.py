@@ -62,7 +62,7 @@ def test_the_benchmark_table_of_the_page_in_docs_can_be_replaced() -> None:
     assert (text.count(BEGIN), text.count(END)) == (1, 1)
 
 
-def test_a_missed_benchmark_floor_is_marked_in_the_table() -> None:
+def test_a_missed_benchmark_floor_is_marked_in_the_result_table() -> None:
     """The mark is a word because the page has no colours."""
     (line,) = (
         line
@@ -84,7 +84,7 @@ def test_on_request_the_benchmark_report_exits_with_an_error_for_missed_floors(
         assert run.main(named) == 0
 
 
-def test_an_unknown_benchmark_case_is_an_error() -> None:
+def test_running_an_unknown_benchmark_case_is_an_error() -> None:
     """Otherwise an empty measurement would look like success."""
     assert run.main(["--case", "no such case", "--check"]) == 2
 

@@ -113,7 +113,7 @@ def test_the_emulator_program_serves_its_clock_and_history_over_http() -> None:
         assert [event["kind"] for event in events] == ["delivery", "expiry", "delivery"]
 
 
-def test_the_max_bytes_option_limits_the_kept_messages() -> None:
+def test_with_the_max_bytes_option_a_publish_beyond_the_byte_limit_is_refused() -> None:
     """With --max-bytes the broker refuses messages instead of growing."""
     with broker("--max-bytes", "1k") as (wire, _):
         wire.create_with("x" * 600)

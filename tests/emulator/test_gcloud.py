@@ -135,7 +135,7 @@ def test_gcloud_start_starts_the_broker_without_a_home_directory(
     assert "set CLOUDSDK_CONFIG" in ran.output
 
 
-def test_other_gcloud_commands_are_refused() -> None:
+def test_gcloud_commands_other_than_start_and_env_init_are_refused() -> None:
     """The error names the two commands."""
     ran = CliRunner().invoke(gcloud, ["pubsub", "topics", "list"])
     assert ran.exit_code == 2

@@ -147,7 +147,7 @@ def test_a_log_record_that_cannot_be_formatted_raises_nothing_in_the_library(
     assert capsys.readouterr().err.count("--- Logging error ---") == 2
 
 
-def test_a_traceback_of_a_library_is_logged_at_level_debug_only(log: Log) -> None:
+def test_a_traceback_of_a_library_is_in_the_broker_log_only_at_level_debug(log: Log) -> None:
     try:
         raise ValueError("bad\nvalue")
     except ValueError:
@@ -290,7 +290,7 @@ def next_frame(connection: socket.socket) -> tuple[int, int, bytes]:
     return head[3], head[4], exactly(connection, int.from_bytes(head[:3], "big"))
 
 
-def test_invalid_utf_8_headers_cannot_flood_the_log() -> None:
+def test_requests_with_invalid_utf_8_headers_cannot_flood_the_broker_log() -> None:
     """The library gRPC logs each such header with a traceback."""
     stream = io.StringIO()
     handler = LogHandler(stream)
@@ -331,7 +331,7 @@ print(len(made))
 """
 
 
-def test_invalid_utf_8_headers_are_counted_before_log_records_are_created() -> None:
+def test_errors_about_invalid_utf_8_headers_are_counted_without_creating_log_records() -> None:
     """The records would take most of the time of the event loop, while other calls wait."""
     ran = run_command([sys.executable, "-c", PROGRAM], check=True)
     assert int(ran.stdout) <= 2, ran.stderr

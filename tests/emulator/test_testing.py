@@ -39,7 +39,7 @@ def connect(wires: list[Wire], emulator: Emulator) -> Wire:
     return wires[-1]
 
 
-def test_an_emulator_serves_only_inside_its_with_block(wires: list[Wire]) -> None:
+def test_an_emulator_accepts_calls_only_inside_its_with_block(wires: list[Wire]) -> None:
     """Afterwards nothing listens, and no thread is left."""
     with Emulator() as emulator:
         wire = connect(wires, emulator)

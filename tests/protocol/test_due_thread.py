@@ -176,7 +176,7 @@ def test_a_due_thread_that_never_started_can_be_stopped() -> None:
     assert due.clock._wakers == []
 
 
-def test_a_failed_start_of_a_due_thread_leaves_no_clock_waker(
+def test_a_due_thread_that_fails_to_start_leaves_no_waker_at_its_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The caller gets the error."""

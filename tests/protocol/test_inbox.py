@@ -21,7 +21,7 @@ def test_inbox_take_returns_all_offered_events_in_order() -> None:
     assert inbox.drain() == []
 
 
-def test_inbox_take_does_not_wait_for_a_past_deadline() -> None:
+def test_inbox_take_with_a_past_deadline_returns_at_once() -> None:
     """Without an event, the list is empty."""
     inbox: Inbox[int] = Inbox(ManualClock())
     assert inbox.take(0.0) == []
@@ -55,7 +55,7 @@ def test_inbox_take_returns_after_frozen_time_was_moved_past_its_deadline() -> N
             assert late.wait(TIMEOUT)
 
 
-def test_inbox_wake_makes_take_return_without_an_event() -> None:
+def test_inbox_wake_makes_a_waiting_take_return_without_an_event() -> None:
     """A wake-up is no event."""
     inbox: Inbox[int] = Inbox(ManualClock())
     inbox.wake()

@@ -73,7 +73,7 @@ def test_a_principal_may_not_access_projects_that_the_auth_file_does_not_grant(
     assert caplog.messages == [f"ci was refused access to: {', '.join(projects)}"]
 
 
-def test_tokens_without_an_auth_file_give_access_to_all_projects() -> None:
+def test_auth_tokens_given_without_an_auth_file_give_access_to_all_projects() -> None:
     """The access includes operations on the whole broker."""
     access = access_from(["one", "two"], None)
     assert access is not None

@@ -108,7 +108,7 @@ def test_a_duplicate_principal_in_an_auth_file_is_refused(
     assert "s3cret" not in str(refused.value)
 
 
-def test_yaml_merge_keys_work_in_an_auth_file(tmp_path: Path) -> None:
+def test_yaml_merge_keys_in_an_auth_file_are_resolved(tmp_path: Path) -> None:
     """A key may replace a merged one."""
     text = (
         "principals:\n"

@@ -56,7 +56,7 @@ def refused(emulator: Emulator, credentials: grpc.ChannelCredentials | None) -> 
 # ---- connections ---------------------------------------------------------------------------------
 
 
-def test_a_client_that_trusts_the_broker_certificate_connects(
+def test_a_client_that_trusts_the_tls_certificate_of_the_broker_can_connect(
     tmp_path: Path, broker: Identity
 ) -> None:
     """A client that does not trust it, or does not use TLS, cannot connect."""

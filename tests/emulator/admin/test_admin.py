@@ -149,7 +149,7 @@ def test_the_admin_api_refuses_an_invalid_clock_advance(seconds: Any, admin: Adm
         ("GET", "/backlog", b"", 400, "Invalid resource name given"),
     ],
 )
-def test_admin_api_errors_name_the_bad_value_and_the_allowed_form(
+def test_errors_of_the_admin_api_name_the_invalid_value_and_the_allowed_form(
     method: str, path: str, body: bytes, status: int, text: str, admin: Admin
 ) -> None:
     """The error names the value and the allowed form."""
@@ -159,7 +159,7 @@ def test_admin_api_errors_name_the_bad_value_and_the_allowed_form(
     assert text in refused.value.message
 
 
-def test_admin_api_errors_have_the_v0_error_form(http_client: Http) -> None:
+def test_errors_of_the_admin_api_have_the_json_form_of_v0_errors(http_client: Http) -> None:
     """{"error": {"code", "message"}}, with a code in words."""
     status, content = http_client.call("DELETE", "/faults/7")
     assert (status, content["error"]["code"]) == (404, "not_found")

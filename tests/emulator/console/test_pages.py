@@ -83,7 +83,7 @@ def test_console_pages_refer_to_no_external_address() -> None:
     assert sum(path.stat().st_size for path in STATIC.iterdir()) < 200_000
 
 
-def test_console_pages_need_no_token() -> None:
+def test_console_pages_are_served_without_a_token() -> None:
     """The pages tell nothing about the broker. Their calls need a token."""
     access = Access({"secret": Principal("ci", frozenset({"test"}))})
     with Emulator(rest=True, access=access) as emulator:

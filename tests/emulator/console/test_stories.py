@@ -432,7 +432,9 @@ def test_the_console_can_peek_pull_ack_seek_and_purge_a_subscription(console: Co
     assert console.emulator.backlog("billing") == 0
 
 
-def test_the_console_shows_clients_and_their_flow_control(console: Console) -> None:
+def test_the_console_shows_connected_clients_with_their_flow_control_limits(
+    console: Console,
+) -> None:
     """A client that holds as much as it wants is full."""
     console.rest.create()
     release = threading.Event()

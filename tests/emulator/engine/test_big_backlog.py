@@ -170,7 +170,7 @@ def test_a_purge_empties_the_backlog_before_its_work_in_slices_is_done() -> None
     assert (broker.backlog, broker.engine.kept_bytes < size) == (1, True)
 
 
-def test_a_publish_to_a_full_broker_frees_the_memory_of_a_deleted_backlog_first() -> None:
+def test_a_publish_to_a_broker_at_its_byte_limit_first_frees_memory_of_a_deleted_backlog() -> None:
     """A publish is not refused because the slices are not done yet."""
     broker = sliced()
     broker.publish(*"abcdef")
@@ -182,7 +182,7 @@ def test_a_publish_to_a_full_broker_frees_the_memory_of_a_deleted_backlog_first(
     assert broker.engine.kept_bytes == 0
 
 
-def test_an_ordering_key_keeps_its_order_while_a_seek_is_under_way() -> None:
+def test_messages_of_an_ordering_key_stay_in_order_while_a_seek_is_under_way() -> None:
     """New messages come after the ones that the seek has brought back."""
     broker = sliced(enable_message_ordering=True, retain_acked_messages=True)
     broker.publish(*"abcde", key="k")

@@ -178,7 +178,7 @@ def test_a_push_subscription_refuses_pull_consumers_and_a_pull_subscription_push
     join(broker, is_push=True)
 
 
-def test_changing_a_subscription_to_push_ends_its_pull_consumers(broker: Broker) -> None:
+def test_changing_a_pull_subscription_to_push_closes_its_pull_consumers(broker: Broker) -> None:
     """The consumers end as if they had come after the change."""
     consumer = join(broker, is_push=False)
     modify_push(broker, ENDPOINT)
@@ -188,7 +188,7 @@ def test_changing_a_subscription_to_push_ends_its_pull_consumers(broker: Broker)
 # ---- leases that end early, and a reset ----------------------------------------------------------
 
 
-def test_engine_expire_ends_leases_before_their_deadline() -> None:
+def test_the_method_expire_of_the_engine_ends_leases_before_their_ack_deadline() -> None:
     """The leases end as if their deadline had passed. A test can end some of them or all."""
     broker = broker_holding("a", "b", "c")
     consumer = broker.join(deadline=600)

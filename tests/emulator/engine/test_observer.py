@@ -295,7 +295,7 @@ def test_a_seek_to_a_snapshot_in_an_engine_restored_from_storage_restores_the_ba
     assert broker.join().take_data() == ["1", "2", "3"]
 
 
-def test_ordering_keys_keep_their_order_in_a_restored_engine() -> None:
+def test_messages_of_an_ordering_key_stay_in_order_in_an_engine_restored_from_storage() -> None:
     """A message that was acknowledged after an unfinished one is delivered again."""
     broker, keeper = kept(enable_message_ordering=True)
     broker.publish("1", "2", "3", key="k")
@@ -306,7 +306,7 @@ def test_ordering_keys_keep_their_order_in_a_restored_engine() -> None:
     assert broker.join().take_data() == ["1", "2", "3", "4"]
 
 
-def test_retained_messages_are_kept_in_a_restored_engine() -> None:
+def test_retained_messages_are_kept_in_an_engine_restored_from_storage() -> None:
     """A seek to an earlier time needs them."""
     broker, keeper = kept(retain_acked_messages=True)
     broker.publish("1")
@@ -317,7 +317,7 @@ def test_retained_messages_are_kept_in_a_restored_engine() -> None:
     assert broker.join().take_data() == ["1"]
 
 
-def test_messages_past_their_retention_are_dropped_in_a_restored_engine() -> None:
+def test_messages_past_their_retention_are_dropped_in_an_engine_restored_from_storage() -> None:
     """The time of the restart counts."""
     broker, keeper = kept()
     broker.publish("1")

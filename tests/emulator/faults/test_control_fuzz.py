@@ -47,7 +47,7 @@ def refusal(kind: type[Exception], action: Callable[[], object]) -> str | None:
 
 
 @given(KIND_NAMES, st.lists(st.text(alphabet="PullACK:=,.*01 é\0", max_size=8), max_size=4))
-def test_any_fault_text_is_accepted_or_refused_with_a_value_error(
+def test_any_text_as_fault_description_is_accepted_or_refused_with_a_value_error(
     kind: str, parts: list[str]
 ) -> None:
     """The only error is ValueError, and then no fault is set."""
@@ -58,7 +58,9 @@ def test_any_fault_text_is_accepted_or_refused_with_a_value_error(
 
 
 @given(st.dictionaries(FIELDS, st.one_of(VALUES, KIND_NAMES), max_size=5))
-def test_any_fault_json_is_accepted_or_refused_with_a_value_error(fields: dict[str, Any]) -> None:
+def test_any_json_as_fault_description_is_accepted_or_refused_with_a_value_error(
+    fields: dict[str, Any],
+) -> None:
     """The same holds for JSON fields."""
     faults = Faults()
     refused = refusal(ValueError, lambda: FaultRequest.from_json(fields).set(faults))

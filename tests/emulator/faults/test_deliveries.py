@@ -62,7 +62,9 @@ def test_one_acknowledgement_suffices_for_a_message_duplicated_by_a_fault(
     assert wire.pull(wait=False) == []
 
 
-def test_the_duplicate_fault_keeps_the_order_of_an_ordering_key(faults: Faults, wire: Wire) -> None:
+def test_messages_duplicated_by_a_fault_keep_the_order_of_their_ordering_key(
+    faults: Faults, wire: Wire
+) -> None:
     """The two copies are adjacent."""
     faults.duplicate_deliveries()
     wire.publish("a", "b", key="k")

@@ -73,7 +73,9 @@ def test_a_delay_fault_on_the_real_clock_delays_the_answer_of_a_call() -> None:
         assert emulator.clock.monotonic() - before >= 0.2
 
 
-def test_lifting_a_delay_fault_releases_the_held_calls(faults: Faults, wire: Wire) -> None:
+def test_lifting_a_delay_fault_lets_the_delayed_calls_continue_at_once(
+    faults: Faults, wire: Wire
+) -> None:
     """The clock need not move."""
     with faults.delay("Pull", 3600) as fault:
         wire.publish("a")
@@ -85,7 +87,9 @@ def test_lifting_a_delay_fault_releases_the_held_calls(faults: Faults, wire: Wir
 # ---- error ---------------------------------------------------------------------------------------
 
 
-def test_a_call_that_an_error_fault_refuses_has_no_effect(faults: Faults, wire: Wire) -> None:
+def test_a_call_refused_by_an_error_fault_is_not_carried_out_by_the_broker(
+    faults: Faults, wire: Wire
+) -> None:
     """The caller gets the error. Calls of other clients and methods succeed."""
     faults.error("Publish", Aborted("not today"))
     request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"a")])
@@ -116,7 +120,9 @@ def test_a_fault_with_a_count_affects_that_many_calls_and_no_more(
     assert fault.hits == 2
 
 
-def test_a_fault_for_the_method_star_affects_every_method(faults: Faults, wire: Wire) -> None:
+def test_a_fault_set_for_the_method_star_affects_calls_of_every_method(
+    faults: Faults, wire: Wire
+) -> None:
     """The fault affects unary calls, pulls and streams."""
     fault = faults.error("*", Unavailable("away"))
     assert isinstance(failure(wire, "GetTopic", GET_TOPIC), Unavailable)
@@ -187,7 +193,7 @@ def test_the_error_of_an_error_fault_includes_ack_ids_that_the_broker_itself_ref
     assert emulator.backlog(SUBSCRIPTION) == 3
 
 
-def test_ack_ids_that_an_error_fault_does_not_name_are_acknowledged(
+def test_ack_ids_that_the_error_of_a_fault_does_not_name_are_acknowledged(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
     """Such an answer tells the client so."""
@@ -309,7 +315,9 @@ def test_several_faults_of_a_method_act_on_a_call_in_the_order_in_which_they_wer
     assert call.code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_a_fault_is_lifted_at_the_end_of_its_with_block(faults: Faults, wire: Wire) -> None:
+def test_a_fault_used_in_a_with_statement_is_lifted_at_the_end_of_the_block(
+    faults: Faults, wire: Wire
+) -> None:
     """`lift` does the same, and can be called repeatedly."""
     with faults.error("GetTopic", Unavailable("away")) as fault:
         failure(wire, "GetTopic", GET_TOPIC)

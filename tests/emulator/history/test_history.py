@@ -68,7 +68,7 @@ def test_the_history_has_an_event_for_each_outcome_of_a_delivery(
     assert {event.resource for event in history.events()[1:]} == {SUBSCRIPTION}
 
 
-def test_a_lease_that_outlives_its_stream_ends_by_expiry_in_the_history(
+def test_the_history_records_the_expiry_of_a_lease_that_outlives_its_streaming_pull(
     history: History, wire: Wire, emulator: Emulator, clock: ManualClock
 ) -> None:
     """The end of the stream returns nothing."""
@@ -84,7 +84,7 @@ def test_a_lease_that_outlives_its_stream_ends_by_expiry_in_the_history(
     assert [event.attempt for event in history.deliveries()] == [1, 2]
 
 
-def test_messages_returned_by_a_closed_stream_are_not_nacks_in_the_history() -> None:
+def test_the_history_records_no_nacks_for_messages_returned_by_a_closed_streaming_pull() -> None:
     """With leases that end with their stream, this is a separate kind of event without attempt."""
     with Emulator(return_leases_on_disconnect=True) as emulator, Wire(emulator.endpoint) as wire:
         wire.create_with("a")
@@ -251,7 +251,7 @@ class acknowledging:  # noqa: N801 - it reads as a function
         self._thread.join()
 
 
-def test_wait_until_acked_returns_when_all_messages_are_acknowledged(
+def test_history_wait_until_acked_returns_when_all_messages_are_acknowledged(
     history: History, emulator: Emulator, wire: Wire
 ) -> None:
     """The wait returns at once without messages, and otherwise with the last acknowledgement."""
@@ -262,7 +262,7 @@ def test_wait_until_acked_returns_when_all_messages_are_acknowledged(
         assert len(history.acks()) == 1
 
 
-def test_wait_until_acked_times_out_with_the_number_of_unacked_messages(
+def test_history_wait_until_acked_times_out_with_the_number_of_unacked_messages(
     emulator: Emulator, wire: Wire
 ) -> None:
     """The timeout is in seconds of real time, independent of the broker's clock."""
@@ -271,7 +271,7 @@ def test_wait_until_acked_times_out_with_the_number_of_unacked_messages(
         emulator.wait_until_acked(SUBSCRIPTION, 0.01)
 
 
-def test_wait_until_acked_fails_when_the_subscription_is_deleted(
+def test_history_wait_until_acked_fails_when_the_subscription_is_deleted(
     history: History, emulator: Emulator, wire: Wire
 ) -> None:
     """The error is the same as for every call that names the subscription."""
@@ -319,7 +319,7 @@ class Told(Observer):
         self._note(f"{topic} {up_to}")
 
 
-def test_the_observer_fanout_calls_every_observer_in_order() -> None:
+def test_an_observer_fanout_passes_each_event_to_every_observer_in_order() -> None:
     """Each receives the events it implements. A history keeps its own kinds."""
     log: list[tuple[str, str]] = []
     history = History(ManualClock())

@@ -67,7 +67,9 @@ def test_storing_a_cursor_with_a_position_from_before_a_topic_was_recreated_is_r
     assert put(broker, 1).epoch != old
 
 
-def test_a_cursor_of_another_topic_is_refused(broker: Broker) -> None:
+def test_storing_a_feed_cursor_of_another_topic_under_the_same_name_is_refused(
+    broker: Broker,
+) -> None:
     """Two readers that use the same name by mistake do not get each other's positions."""
     put(broker, 3)
     with pytest.raises(FailedPrecondition, match="belongs to") as refused:
@@ -77,7 +79,7 @@ def test_a_cursor_of_another_topic_is_refused(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize(("seq", "problem"), [(-1, "too small"), (6, "too large")])
-def test_a_cursor_at_a_sequence_number_outside_the_topic_is_refused(
+def test_storing_a_feed_cursor_at_a_sequence_number_outside_the_topic_is_refused(
     broker: Broker, seq: int, problem: str
 ) -> None:
     """The error has the value and the limit. The cursor does not change."""
@@ -87,7 +89,7 @@ def test_a_cursor_at_a_sequence_number_outside_the_topic_is_refused(
     assert get(broker).seq == 3
 
 
-def test_a_cursor_of_a_missing_topic_is_refused(broker: Broker) -> None:
+def test_storing_a_feed_cursor_of_a_missing_topic_is_refused(broker: Broker) -> None:
     """A put does not create the topic."""
     with pytest.raises(NotFound):
         put(broker, 0, topic="projects/p/topics/missing")
@@ -105,7 +107,7 @@ def test_getting_a_deleted_cursor_ends_with_not_found(broker: Broker) -> None:
             broker.call(method, request)
 
 
-def test_cursors_of_a_project_are_listed_in_pages(broker: Broker) -> None:
+def test_feed_cursors_of_a_project_are_listed_in_pages(broker: Broker) -> None:
     """The list has the cursors of a project, ordered by name."""
     for name in ("bbb", "aaa", "ccc"):
         cursor = feeds.Cursor(name=f"projects/p/cursors/{name}", topic=TOPIC, seq=1)
@@ -119,7 +121,9 @@ def test_cursors_of_a_project_are_listed_in_pages(broker: Broker) -> None:
     assert (listed, rest.next_page_token) == (["aaa", "bbb", "ccc"], "")
 
 
-def test_cursors_are_kept_across_a_restart(broker: Broker, tmp_path: Path) -> None:
+def test_feed_cursors_are_kept_across_a_restart_of_the_broker(
+    broker: Broker, tmp_path: Path
+) -> None:
     """The cursors keep their epochs. Cursors of a deleted topic do not survive."""
     kept = put(broker, 3)
     gone = feeds.Cursor(name="projects/p/cursors/gone", topic=OTHER, seq=1)

@@ -81,7 +81,9 @@ def test_records_appended_during_a_delete_with_a_filter_are_not_deleted(driver: 
     assert seqs(driver.read(after=99).messages) == [101]
 
 
-def test_records_trimmed_during_a_delete_are_not_counted_as_deleted(driver: Driver) -> None:
+def test_records_trimmed_by_the_record_cap_during_a_delete_are_not_counted_as_deleted(
+    driver: Driver,
+) -> None:
     work = driver.feeds.deletion(request(tag="b"))
     while work.work():
         pass

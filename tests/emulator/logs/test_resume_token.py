@@ -39,7 +39,7 @@ def test_a_resume_token_is_json_in_base64() -> None:
     assert json.loads(text) == {"a": [7, 1], "ab": [7, 1], "abc": [7, 1], "ä": [7, 1]}
 
 
-def test_an_empty_resume_token_decodes_to_no_positions() -> None:
+def test_an_empty_resume_token_is_decoded_to_an_empty_set_of_positions() -> None:
     assert resume_token.decode("") == {}
 
 
@@ -62,6 +62,6 @@ def test_any_text_as_resume_token_is_decoded_or_refused(text: str) -> None:
     assert isinstance(positions, dict)
 
 
-def test_a_too_long_resume_token_is_refused_without_decoding() -> None:
+def test_a_resume_token_above_the_maximum_length_is_refused_without_decoding() -> None:
     with pytest.raises(InvalidArgument):
         resume_token.decode("A" * (resume_token.MAX_BYTES + 1))

@@ -47,7 +47,7 @@ def test_a_second_router_to_the_same_destination_is_refused() -> None:
     graph.check("b", "c", allow_cycle=True, without="first")
 
 
-def test_a_router_cycle_is_refused_with_its_path() -> None:
+def test_the_error_for_a_router_that_closes_a_cycle_names_the_path_of_the_cycle() -> None:
     """The path leads from the destination over all topics in between back to it."""
     graph = graph_of(*chain("a", "b", "c", "d"), Edge("side", "b", "x"))
     with pytest.raises(FailedPrecondition, match="a -> b -> c -> d -> a") as refused:

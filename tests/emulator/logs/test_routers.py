@@ -134,7 +134,7 @@ def test_a_router_with_a_full_destination_retries_at_regular_intervals(broker: B
     assert again == pytest.approx(due + RETRY)
 
 
-def test_a_router_does_not_copy_messages_that_a_full_destination_refuses(
+def test_a_router_does_not_decode_messages_that_its_full_destination_would_refuse(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise each waiting router would copy it ten times a second."""
@@ -354,7 +354,7 @@ def test_removing_allow_cycle_from_a_router_is_refused_while_the_cycle_exists(
         route(broker, "back", "source")
 
 
-def test_the_number_of_routers_of_a_project_is_limited(
+def test_creating_more_routers_in_a_project_than_the_maximum_is_refused(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is per project. Existing routers can still be changed."""

@@ -64,7 +64,7 @@ def test_the_engine_has_no_due_time_when_all_watch_sessions_have_expired(driver:
     assert driver.engine.next_due() is None
 
 
-def test_a_reset_ends_watch_streams_and_removes_their_sessions(driver: Driver) -> None:
+def test_a_broker_reset_ends_watch_streams_and_removes_their_sessions(driver: Driver) -> None:
     reader = Reader(driver.watch())
     reader.take()
     driver.feeds.reset()

@@ -211,7 +211,7 @@ class _Stream:
     st.integers(0, 200),
     st.randoms(use_true_random=False),
 )
-def test_every_watch_stream_writes_all_its_frames_under_memory_pressure(
+def test_every_watch_stream_sends_all_its_frames_when_memory_for_frames_is_scarce(
     frames: list[int], sizes: list[int], room: int, random: object
 ) -> None:
     """The frames are written in any order of the streams, and also if some of them end early."""

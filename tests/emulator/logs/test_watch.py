@@ -67,7 +67,7 @@ def test_a_watch_filters_many_records_in_pieces_and_lets_other_readers_run_betwe
     assert frame.caught_up.head_seq == 3500
 
 
-def test_a_watch_filter_is_applied_to_each_record(driver: Driver) -> None:
+def test_a_watch_with_a_filter_sends_only_matching_records(driver: Driver) -> None:
     for number in range(6):
         driver.append(str(number), tag="odd" if number % 2 else "even")
     spec = feeds.WatchSpec()
@@ -274,7 +274,7 @@ STEPS = st.lists(
 
 @given(STEPS, st.integers(1, 40))
 @settings(max_examples=80)
-def test_a_reader_that_resumes_with_a_token_gets_every_record_or_a_gap(
+def test_a_watch_reader_that_resumes_with_a_token_gets_every_record_or_a_gap(
     steps: list[tuple[str, int]], cap: int
 ) -> None:
     """Records come in order. The reader may resume with any of its last tokens."""

@@ -46,7 +46,9 @@ def is_ok(emulator: Emulator) -> bool:
     )
 
 
-def test_the_shared_port_serves_grpc_calls_streams_and_http(wire: Wire, emulator: Emulator) -> None:
+def test_the_shared_port_serves_grpc_calls_streaming_pulls_and_http_requests(
+    wire: Wire, emulator: Emulator
+) -> None:
     """HTTP requests run at the same time."""
     wire.create()
     stream = wire.stream()
@@ -111,7 +113,7 @@ def test_messages_of_a_disconnected_client_go_to_the_streaming_pull_of_another_c
     assert wire.stream().data(1) == ["again"]
 
 
-def test_stopping_the_broker_ends_streams_and_frees_the_port(emulator: Emulator) -> None:
+def test_stopping_the_broker_ends_streaming_pulls_and_frees_the_port(emulator: Emulator) -> None:
     """Streams end with UNAVAILABLE, so that clients reconnect.
 
     A waiting HTTP request is answered.
@@ -134,7 +136,7 @@ def test_stopping_the_broker_ends_streams_and_frees_the_port(emulator: Emulator)
 @pytest.mark.parametrize(
     "said", [b"", b"P", b"PR", b"\0\0\0\0", b"PRIVATE\r\n\r\n", b"\x16\x03\x01"]
 )
-def test_a_nonsense_connection_does_not_disturb_other_clients(
+def test_a_connection_that_sends_random_bytes_does_not_disturb_other_clients(
     emulator: Emulator, said: bytes
 ) -> None:
     """The connections are silent, cut short, or speak another protocol."""

@@ -196,7 +196,7 @@ def test_the_token_of_a_push_request_has_the_claims_of_google_s_tokens() -> None
     }
 
 
-def test_the_audience_of_a_push_token_is_the_endpoint_by_default() -> None:
+def test_the_audience_of_a_push_token_is_the_push_endpoint_by_default() -> None:
     """Google's service does the same."""
     assert claims(service_account_email="a@b")["aud"] == URL
 

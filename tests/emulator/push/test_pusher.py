@@ -227,7 +227,9 @@ async def test_each_failed_push_of_a_message_counts_as_a_delivery_attempt(world:
 
 
 @pushing(dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC))
-async def test_a_message_whose_push_fails_too_often_becomes_a_dead_letter(world: World) -> None:
+async def test_a_message_whose_push_fails_too_often_is_published_to_the_dead_letter_topic(
+    world: World,
+) -> None:
     """After five requests the message is not posted again.
 
     Its copy is posted, because the topic is the same.
@@ -245,7 +247,9 @@ async def test_a_message_whose_push_fails_too_often_becomes_a_dead_letter(world:
 
 
 @pushing(retry_policy=pubsub.RetryPolicy(minimum_backoff={"seconds": 20}))
-async def test_with_a_retry_policy_each_pushed_message_has_its_own_backoff(world: World) -> None:
+async def test_with_a_retry_policy_each_message_with_a_failed_push_has_a_separate_backoff(
+    world: World,
+) -> None:
     """The endpoint is not paused, and other messages are sent."""
     await world.publish("a")
     await world.answer(False)

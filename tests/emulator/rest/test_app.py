@@ -271,7 +271,9 @@ def test_a_rest_modify_push_config_call_replaces_the_push_config(rest: RestClien
     assert rest.ok("GET", V1_SUBSCRIPTION)["pushConfig"] == {}
 
 
-def test_the_rest_api_serves_all_schema_revision_calls(rest: RestClient) -> None:
+def test_the_rest_api_commits_lists_rolls_back_and_deletes_schema_revisions(
+    rest: RestClient,
+) -> None:
     """The test creates, lists, commits, rolls back, deletes a revision, and deletes the schema."""
     definition = {"type": "AVRO", "definition": AVRO}
     first = rest.ok("POST", f"{V1_PROJECT}/schemas?schemaId=order", definition)
@@ -301,7 +303,7 @@ def test_the_rest_api_validates_schemas_and_messages(rest: RestClient) -> None:
         assert reply.status == status
 
 
-def test_the_rest_api_stores_iam_policies_and_grants_permissions(rest: RestClient) -> None:
+def test_the_rest_api_stores_iam_policies_and_grants_tested_permissions(rest: RestClient) -> None:
     """The test covers every kind of resource."""
     rest.create()
     rest.ok("PUT", V1_SNAPSHOT, {"subscription": SUBSCRIPTION})

@@ -90,7 +90,9 @@ def test_history_events_of_messages_can_be_searched_over_http_by_filter_and_text
     assert found("text=pencil") == []
 
 
-def test_history_events_can_be_cleared_over_http(rest: RestClient, emulator: Emulator) -> None:
+def test_history_events_of_the_broker_can_be_cleared_over_http(
+    rest: RestClient, emulator: Emulator
+) -> None:
     """Later events have higher numbers."""
     rest.create()
     emulator.publish(TOPIC, "a")

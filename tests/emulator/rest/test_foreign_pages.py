@@ -166,7 +166,7 @@ def test_every_local_name_is_accepted_as_host_header(label: str, port: str, doma
 
 
 @given(st.text(), st.text(), st.text())
-def test_any_host_and_origin_values_are_accepted_or_refused_without_an_exception(
+def test_any_host_and_origin_header_values_are_accepted_or_refused_without_an_exception(
     host: str, origin: str, site: str
 ) -> None:
     """No value causes another error."""
@@ -379,7 +379,7 @@ def test_every_http_route_refuses_a_request_of_a_foreign_web_page(
 
 
 @pytest.mark.parametrize("host", [None, "pubsub:8085", "pubsub.testing.svc.cluster.local"])
-def test_host_names_of_compose_and_kubernetes_clients_are_accepted(
+def test_host_header_names_used_by_compose_and_kubernetes_clients_are_accepted(
     emulator: Emulator, host: str | None
 ) -> None:
     rest = RestClient(emulator.endpoint)

@@ -325,7 +325,7 @@ def test_pathological_json_bodies_are_refused_with_a_short_error(
         "/v1/projects/test/topics/orders:nonsense",
     ],
 )
-def test_malformed_rest_paths_are_refused(target: Target, path: str) -> None:
+def test_requests_with_malformed_rest_paths_are_refused(target: Target, path: str) -> None:
     """No path leads out of the API."""
     attack(target, "GET", path, b"")
     status, _, _ = RestClient(target.emulator.endpoint).raw("GET", path)

@@ -100,7 +100,7 @@ def test_a_rest_body_that_is_not_utf_8_is_refused() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"  \n", b"{}", b'{"labels": null}'])
-def test_an_empty_rest_body_is_an_empty_request(body: bytes) -> None:
+def test_an_empty_rest_body_is_read_as_an_empty_request(body: bytes) -> None:
     """A request whose fields are all null is empty, too."""
     assert read(ROUTE["CreateTopic"], TOPIC, (), body) == pubsub.Topic(name=TOPIC)
 
@@ -273,13 +273,13 @@ def test_a_too_long_number_in_a_rest_body_is_refused(number: str) -> None:
 
 
 @pytest.mark.parametrize("number", [3, 3.0, "3", "3.0", "3e0", "30e-1"])
-def test_an_integer_in_a_rest_body_may_be_written_as_text_or_float(number: Any) -> None:
+def test_an_integer_in_a_rest_body_may_be_written_as_json_text_or_float(number: Any) -> None:
     wanted = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=3)
     assert request("Pull", SUBSCRIPTION, {"maxMessages": number}) == wanted
 
 
 @pytest.mark.parametrize("value", [True, "true"])
-def test_a_boolean_in_a_rest_body_may_be_written_as_text(value: Any) -> None:
+def test_a_boolean_in_a_rest_body_may_be_written_as_json_text(value: Any) -> None:
     pull = request("Pull", SUBSCRIPTION, {"maxMessages": 1, "returnImmediately": value})
     assert getattr(pull, "return_immediately") is True  # noqa: B009
 
@@ -359,7 +359,7 @@ messages = st.builds(
 
 
 @given(st.lists(messages), st.booleans())
-def test_a_message_written_as_json_can_be_read_back(
+def test_a_protobuf_message_written_as_rest_json_can_be_read_back(
     sent: list[pubsub.PubsubMessage], pretty: bool
 ) -> None:
     """The test covers bytes, text of all scripts, and maps."""

@@ -34,7 +34,7 @@ def test_valid_avro_schemas_are_accepted(schema: Any) -> None:
     definition(schema)
 
 
-def test_avro_names_are_resolved_in_their_namespace() -> None:
+def test_names_in_an_avro_schema_are_resolved_in_the_enclosing_namespace() -> None:
     """A short name refers to the same namespace, a full name to any namespace."""
     address = {"type": "record", "name": "Address", "fields": [{"name": "zip", "type": "string"}]}
     fields = [

@@ -121,7 +121,7 @@ def test_messages_published_to_a_topic_with_a_schema_are_checked_and_get_schema_
     ],
     ids=["Avro in JSON", "Avro in binary", "protobuf in binary"],
 )
-def test_one_message_that_does_not_match_the_schema_refuses_the_whole_publish(
+def test_a_publish_with_one_message_that_does_not_match_the_schema_is_refused_as_a_whole(
     wire: Wire,
     type: pb.Schema.Type,
     definition: str,

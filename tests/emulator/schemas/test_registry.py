@@ -189,7 +189,7 @@ def test_creating_a_schema_with_an_existing_name_is_refused(registry: Registry) 
     assert registry.get() == created
 
 
-def test_the_number_of_schemas_of_a_project_is_limited(
+def test_creating_more_schemas_in_a_project_than_the_maximum_is_refused(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is per project."""
@@ -272,7 +272,9 @@ def test_every_call_for_a_missing_schema_ends_with_not_found(registry: Registry)
 
 
 @pytest.mark.parametrize("name", ["", "states", NAME + "@", NAME + "@1@2", NAME + "/x"])
-def test_a_malformed_schema_name_is_refused(registry: Registry, name: str) -> None:
+def test_schema_calls_with_a_malformed_schema_name_are_refused(
+    registry: Registry, name: str
+) -> None:
     """A malformed name is reported before a missing schema."""
     with pytest.raises((InvalidArgument, NotFound)) as refused:
         registry.schemas.get(pb.GetSchemaRequest(name=name))
@@ -316,7 +318,9 @@ def test_schema_revisions_are_listed_in_pages(registry: Registry) -> None:
     assert registry.revisions(page_size=3) == ids[::-1]
 
 
-def test_a_committed_schema_must_be_compatible_with_every_revision(registry: Registry) -> None:
+def test_committing_a_schema_that_is_incompatible_with_any_revision_is_refused(
+    registry: Registry,
+) -> None:
     """The schema must also match older revisions, which a topic may still accept."""
     first = registry.create(avro("people")).revision_id
     registry.commit(avro())
@@ -333,7 +337,7 @@ def test_a_committed_schema_must_be_compatible_with_every_revision(registry: Reg
     assert len(registry.revisions()) == 2
 
 
-def test_a_commit_cannot_change_the_type_of_a_schema(registry: Registry) -> None:
+def test_a_schema_commit_that_changes_the_type_of_the_schema_is_refused(registry: Registry) -> None:
     """A commit of the other type is incompatible."""
     registry.create()
     other = pb.Schema(type=pb.Schema.PROTOCOL_BUFFER, definition="message State {}")
@@ -382,7 +386,9 @@ def test_the_revision_id_of_a_schema_request_may_be_a_separate_field(registry: R
     assert first not in registry.revisions()
 
 
-def test_the_number_of_revisions_of_a_schema_is_limited(registry: Registry) -> None:
+def test_committing_more_revisions_of_a_schema_than_the_maximum_is_refused(
+    registry: Registry,
+) -> None:
     """A deletion makes room."""
     first = registry.create().revision_id
     for _ in range(MAX_REVISIONS - 1):
@@ -500,7 +506,7 @@ def test_validate_message_checks_a_message_by_a_stored_revision_or_an_inline_sch
         validate(registry, small)
 
 
-def test_validate_schema_stores_nothing(registry: Registry) -> None:
+def test_validate_schema_checks_a_schema_without_storing_it(registry: Registry) -> None:
     """A valid schema causes no error."""
     registry.schemas.validate_schema(pb.ValidateSchemaRequest(parent=PROJECT, schema=avro()))
     assert registry.notes.kept == {}

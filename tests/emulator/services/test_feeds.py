@@ -105,7 +105,9 @@ def test_a_broker_reset_ends_waiting_feed_reads_and_watches_with_not_found(
     assert read.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_waiting_feed_read_is_answered_before_the_deadline_of_its_caller(wire: Wire) -> None:
+def test_a_waiting_feed_read_is_answered_empty_before_the_deadline_of_its_caller(
+    wire: Wire,
+) -> None:
     append(wire, "a")
     request = feeds.ReadRequest(topic=TOPIC)
     request.start.tail = True

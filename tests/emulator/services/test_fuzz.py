@@ -115,7 +115,7 @@ def test_a_connection_that_does_not_speak_grpc_disturbs_no_grpc_client(target: T
         each.close()
 
 
-def test_refused_grpc_requests_leave_nothing_in_memory(target: Target) -> None:
+def test_refused_grpc_requests_leave_no_objects_in_memory(target: Target) -> None:
     """The test sends large requests and for many."""
     target.prepare()
     large = "x" * 1_000_000

@@ -100,7 +100,7 @@ def test_setting_an_iam_policy_with_a_stale_etag_is_refused(policies: IamPolicie
     assert list(get(policies).bindings) == [VIEWER]
 
 
-def test_every_write_of_an_iam_policy_gets_a_new_etag(policies: IamPolicies) -> None:
+def test_setting_an_iam_policy_gives_the_policy_a_new_etag(policies: IamPolicies) -> None:
     """The rule includes a write without a change, and one that restores an earlier policy."""
     etags = {get(policies).etag}
     for bindings in ([VIEWER], [VIEWER], [], [VIEWER]):
@@ -108,7 +108,9 @@ def test_every_write_of_an_iam_policy_gets_a_new_etag(policies: IamPolicies) -> 
     assert len(etags) == 5
 
 
-def test_a_write_of_an_iam_policy_without_an_etag_overwrites_it(policies: IamPolicies) -> None:
+def test_setting_an_iam_policy_without_an_etag_overwrites_the_stored_policy(
+    policies: IamPolicies,
+) -> None:
     """The broker does not check for concurrent changes."""
     put(policies, iam.Policy(bindings=[VIEWER]))
     put(policies, iam.Policy(bindings=[PUBLISHER]))
@@ -148,7 +150,7 @@ def conditional(version: int) -> iam.Policy:
         ),
     ],
 )
-def test_an_invalid_iam_policy_is_refused(
+def test_setting_an_invalid_iam_policy_is_refused(
     policies: IamPolicies, policy: iam.Policy, text: str
 ) -> None:
     """The former policy stays."""
@@ -158,7 +160,9 @@ def test_an_invalid_iam_policy_is_refused(
     assert get(policies) == before
 
 
-def test_iam_conditions_need_policy_version_3(policies: IamPolicies) -> None:
+def test_setting_an_iam_policy_with_conditions_needs_policy_version_3(
+    policies: IamPolicies,
+) -> None:
     """With version 3 they are stored."""
     assert put(policies, conditional(3)).bindings[0].condition.expression == "false"
 
@@ -206,7 +210,7 @@ def test_iam_policy_calls_for_a_missing_resource_end_with_not_found(
 @pytest.mark.parametrize(
     "resource", ["", "orders", "projects/test", "projects/test/queues/orders", TOPIC + "/x"]
 )
-def test_an_iam_call_for_an_invalid_resource_name_is_refused(
+def test_iam_calls_with_an_invalid_resource_name_are_refused(
     policies: IamPolicies, call: Callable[..., object], resource: str
 ) -> None:
     """The error quotes the name."""

@@ -112,7 +112,7 @@ def test_a_publish_request_repeated_after_its_topic_was_recreated_is_published_a
     assert published == 1
 
 
-def test_the_number_of_remembered_publish_requests_is_limited(
+def test_only_a_limited_number_of_keys_of_publish_requests_is_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The memory is limited in size."""

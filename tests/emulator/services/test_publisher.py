@@ -174,7 +174,7 @@ def bad_key(key: str) -> str:
         (pubsub.PubsubMessage(data=b"x", attributes={"google": "v"}), bad_key("google")),
     ],
 )
-def test_one_invalid_message_refuses_the_whole_publish_request(
+def test_a_publish_request_with_one_invalid_message_is_refused_as_a_whole(
     bad: pubsub.PubsubMessage, text: str
 ) -> None:
     """None of the messages is published, and no ID is used."""

@@ -176,7 +176,9 @@ def test_a_broker_with_durability_memory_starts_without_a_data_directory() -> No
 # ---- the lock ----------------------------------------------------------------------------------
 
 
-def test_reading_the_files_of_a_data_directory_does_not_release_its_lock(directory: Path) -> None:
+def test_reading_the_files_of_a_data_directory_does_not_release_the_lock_of_the_broker(
+    directory: Path,
+) -> None:
     """A second broker exits at once, although this process has opened and closed every file."""
     with Emulator(data_dir=directory):
         for file in directory.iterdir():
@@ -401,7 +403,7 @@ def test_recovery_of_a_damaged_data_directory_keeps_the_undamaged_data_and_lists
         assert emulator.backlog(SUBSCRIPTION) == remaining + 1
 
 
-def test_recovery_of_an_undamaged_data_directory_is_a_normal_start(
+def test_a_broker_started_with_recover_keeps_all_data_of_an_undamaged_data_directory(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Emulator(data_dir=directory, recover=True) as emulator:

@@ -184,7 +184,9 @@ def test_ack_ids_from_before_a_restart_acknowledge_no_message(
     assert restarts.emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_ordering_keys_keep_their_order_across_a_restart(restarts: Restarts, wire: Wire) -> None:
+def test_messages_of_an_ordering_key_stay_in_order_across_a_restart_of_the_broker(
+    restarts: Restarts, wire: Wire
+) -> None:
     """The order is kept if a message in the middle was acknowledged before the first."""
     wire.create(enable_message_ordering=True)
     wire.publish("a1", "a2", "a3", key="a")

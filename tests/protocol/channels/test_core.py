@@ -66,7 +66,9 @@ def test_a_channel_subscriber_with_more_keys_than_the_maximum_is_refused() -> No
         ({"commands": [channels.Command(channel="c")] * 10_001}, "commands"),
     ],
 )
-def test_invalid_channel_commands_are_refused(fields: dict[str, object], field: str) -> None:
+def test_invalid_commands_of_a_channel_subscriber_are_refused(
+    fields: dict[str, object], field: str
+) -> None:
     """The error names the problem, and nothing changes."""
     whole: dict[str, object] = {"subscriber_id": "one", "batch_no": 1, "replace": True, **fields}
     empty = hub()
@@ -76,7 +78,7 @@ def test_invalid_channel_commands_are_refused(fields: dict[str, object], field: 
 
 
 @pytest.mark.parametrize("field", ["max_processed_seq", "max_messages", "max_bytes"])
-def test_invalid_channel_polls_are_refused(field: str) -> None:
+def test_invalid_polls_of_a_channel_subscriber_are_refused(field: str) -> None:
     request = channels.PollRequest(subscriber_id="one")
     setattr(request, field, -1)
     with pytest.raises(InvalidArgument, match=f"^400 {field}: "):

@@ -19,7 +19,7 @@ def test_the_channel_index_finds_subscribers_of_a_key_and_of_the_whole_channel()
     assert sorted(index.of_channel("c")) == ["one", "three", "two"]
 
 
-def test_adding_twice_and_removing_missing_entries_leave_the_channel_index_unchanged() -> None:
+def test_adding_present_or_removing_missing_entries_leaves_the_channel_index_unchanged() -> None:
     index: Index[str] = Index()
     index.add("one", ("c", "a"))
     index.add("one", ("c", "a"))

@@ -8,7 +8,7 @@ from pullstream_protocol.channels.small_set import Few, with_item, without_item
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 100])
-def test_a_small_set_keeps_distinct_members_in_insertion_order(count: int) -> None:
+def test_a_small_set_contains_each_member_once_in_insertion_order(count: int) -> None:
     few: Few[int] = ()
     for number in [*range(count), 0]:
         few = with_item(few, number)
@@ -18,7 +18,7 @@ def test_a_small_set_keeps_distinct_members_in_insertion_order(count: int) -> No
     assert list(few) == list(range(1, count, 2))
 
 
-def test_an_emptied_small_set_is_empty_and_usable() -> None:
+def test_a_small_set_whose_members_are_all_removed_is_empty_and_accepts_new_members() -> None:
     few: Few[int] = ()
     for number in range(10):
         few = with_item(few, number)

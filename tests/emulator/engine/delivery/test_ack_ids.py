@@ -36,7 +36,7 @@ def test_an_ack_id_of_an_earlier_delivery_neither_ends_nor_extends_the_current_l
     assert broker.acknowledge(new) == [new.ack_id]
 
 
-def test_a_duplicate_ack_id_in_a_request_is_acknowledged_once() -> None:
+def test_an_ack_id_repeated_in_an_acknowledge_request_acknowledges_its_message_once() -> None:
     """The second occurrence is not stale."""
     broker = broker_holding("a")
     (got,) = broker.join().take()
@@ -73,7 +73,7 @@ def test_a_request_with_one_malformed_ack_id_is_refused_as_a_whole(bad: str) -> 
     assert broker.join().take_data() == ["a", "b"]
 
 
-def test_an_ack_id_of_another_subscription_is_refused(broker: Broker) -> None:
+def test_acknowledging_an_ack_id_of_another_subscription_is_refused(broker: Broker) -> None:
     """The ID is an error of the caller, not a late answer."""
     other = f"{PROJECT}/subscriptions/other"
     broker.engine.create_subscription(pubsub.Subscription(name=other, topic=TOPIC))
@@ -96,7 +96,7 @@ def test_an_acknowledge_request_without_ack_ids_is_refused(broker: Broker) -> No
 
 
 @pytest.mark.parametrize("seconds", [-1, 601])
-def test_an_ack_deadline_out_of_bounds_is_refused(seconds: int) -> None:
+def test_modifying_an_ack_deadline_to_a_value_out_of_bounds_is_refused(seconds: int) -> None:
     """The limits are 0 and 600. The lease is unchanged."""
     broker = broker_holding("a")
     consumer = broker.join(deadline=10)

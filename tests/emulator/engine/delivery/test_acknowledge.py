@@ -47,7 +47,9 @@ def publish_and_pull(wire: Wire, count: int) -> list[str]:
     return ids
 
 
-def test_an_acknowledged_message_leaves_the_backlog(wire: Wire, emulator: Emulator) -> None:
+def test_an_acknowledged_message_is_removed_from_the_backlog_of_its_subscription(
+    wire: Wire, emulator: Emulator
+) -> None:
     """The call succeeds, also when repeated."""
     wire.create()
     (a,) = publish_and_pull(wire, 1)
@@ -193,7 +195,7 @@ def test_without_a_dead_letter_policy_pulled_messages_have_no_delivery_attempt_n
         wire.modify(0, a.ack_id)
 
 
-def test_an_acknowledge_request_has_512_kilobytes_at_most(wire: Wire) -> None:
+def test_an_acknowledge_request_of_more_than_512_kilobytes_is_refused(wire: Wire) -> None:
     """The error names the limit."""
     wire.create()
     (a,) = publish_and_pull(wire, 1)

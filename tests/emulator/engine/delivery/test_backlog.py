@@ -27,7 +27,7 @@ def test_one_consumer_receives_all_messages_of_an_ordering_key_in_order() -> Non
     assert broker.join().take_data() == ["1", "2", "3"]
 
 
-def test_ordering_keys_do_not_wait_for_each_other() -> None:
+def test_messages_of_an_ordering_key_do_not_wait_for_messages_of_other_keys() -> None:
     """Each key goes to a consumer with room. A failed key does not delay the others."""
     broker = ordered("k1", "k2")
     broker.publish("x1", "x2", key="x")
@@ -48,7 +48,7 @@ def test_messages_without_an_ordering_key_go_to_any_consumer() -> None:
     assert (first.take_data(1), second.take_data(1)) == (["a"], ["b"])
 
 
-def test_ordering_keys_have_no_effect_without_message_ordering() -> None:
+def test_without_message_ordering_enabled_the_ordering_keys_of_messages_have_no_effect() -> None:
     """Any consumer receives any message, and only failed messages are redelivered."""
     broker = broker_holding("1", "2", key="k")
     first, second = broker.join(), broker.join()
@@ -269,7 +269,7 @@ def test_several_failures_of_an_ordering_key_restart_delivery_at_the_earliest_fa
     assert consumer.take_data() == ["2", "3", "4"]
 
 
-def test_ordering_keys_keep_their_order_through_repeated_failures() -> None:
+def test_messages_of_an_ordering_key_stay_in_order_through_repeated_failures() -> None:
     """Each repetition delivers the same messages in the same order."""
     broker = ordered("1", "2", "3")
     consumer = broker.join()
@@ -323,7 +323,7 @@ def test_ordering_keys_leased_by_an_unacknowledged_pull_are_free_after_the_ack_d
     assert broker.join().take_data() == ["2", "3"]
 
 
-def test_a_late_acknowledgement_of_an_ordered_message_is_refused() -> None:
+def test_an_acknowledgement_of_an_ordered_message_after_its_lease_expired_is_refused() -> None:
     """The key starts again from that message, with or without the acknowledgement."""
     broker = ordered("1", "2")
     consumer = broker.join(deadline=10)

@@ -12,7 +12,7 @@ from tests.emulator.wire import Wire, data_of
 RED = 'attributes.color = "red"'
 
 
-def test_only_messages_that_match_the_filter_are_delivered() -> None:
+def test_a_subscription_delivers_only_messages_that_match_its_filter() -> None:
     """The rule holds for one publish request and for several."""
     broker = broker_holding("no", filter=RED)
     broker.publish("yes", color="red")
@@ -58,7 +58,7 @@ def test_a_message_excluded_by_a_filter_wakes_no_consumer() -> None:
     assert consumer.wakes == 1
 
 
-def test_a_seek_restores_only_messages_that_match_the_filter() -> None:
+def test_a_seek_restores_only_messages_that_match_the_subscription_filter() -> None:
     """The rule holds for retained messages and for unacknowledged ones."""
     broker = broker_holding("no", filter=RED, retain_acked_messages=True)
     broker.publish("yes", color="red")

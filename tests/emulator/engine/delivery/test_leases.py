@@ -10,7 +10,7 @@ from pullstream_protocol.clock import SYSTEM_CLOCK, ManualClock
 from tests.emulator.broker import Broker, broker_holding, new_engine
 
 
-def test_a_leased_message_goes_to_no_other_consumer() -> None:
+def test_a_leased_message_is_not_delivered_to_another_consumer() -> None:
     """The lease ends exactly at its deadline."""
     broker = broker_holding("a")
     assert broker.join(deadline=10).take_data() == ["a"]

@@ -61,7 +61,7 @@ def test_creating_more_resources_in_a_project_than_its_maximum_is_refused(
     make(populated, "full", "three")
 
 
-def test_the_number_of_subscriptions_of_a_topic_is_limited(
+def test_creating_more_subscriptions_of_a_topic_than_the_maximum_is_refused(
     populated: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Subscriptions of all projects count."""

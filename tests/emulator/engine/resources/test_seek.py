@@ -23,7 +23,7 @@ def acknowledge_all(broker: Broker) -> None:
 # ---- to a time -----------------------------------------------------------------------------------
 
 
-def test_a_seek_forward_acknowledges_older_messages() -> None:
+def test_a_seek_to_a_time_acknowledges_messages_published_before_that_time() -> None:
     """Messages published at that time or later stay."""
     broker = broker_holding("1")
     broker.advance(10)
@@ -35,7 +35,7 @@ def test_a_seek_forward_acknowledges_older_messages() -> None:
     assert broker.join().take_data() == ["2", "3"]
 
 
-def test_a_seek_into_the_future_purges_the_backlog() -> None:
+def test_a_seek_to_a_future_time_purges_the_backlog_of_the_subscription() -> None:
     """Messages that are published later are delivered."""
     broker = broker_holding("1", "2")
     seek_to(broker, -3600)
@@ -44,7 +44,7 @@ def test_a_seek_into_the_future_purges_the_backlog() -> None:
     assert broker.join().take_data() == ["3"]
 
 
-def test_a_seek_back_restores_retained_messages() -> None:
+def test_a_seek_to_an_earlier_time_restores_retained_acknowledged_messages() -> None:
     """The messages come in the order of publishing, before the waiting messages."""
     broker = broker_holding("1", retain_acked_messages=True)
     broker.advance(10)
@@ -81,7 +81,7 @@ def test_a_message_restored_by_a_seek_starts_with_zero_delivery_attempts() -> No
     assert new.failed_before == 0
 
 
-def test_a_seek_ends_every_lease() -> None:
+def test_a_seek_ends_every_lease_of_the_subscription() -> None:
     """An acknowledgement that is sent before the seek does not count: the message comes again."""
     broker = broker_holding("old")
     broker.advance(5)
@@ -141,7 +141,7 @@ def test_a_seek_forward_drops_older_messages_of_an_ordering_key() -> None:
     assert broker.backlog == 2
 
 
-def test_a_seek_ends_every_retry_backoff() -> None:
+def test_a_seek_ends_the_retry_backoff_of_every_message() -> None:
     """Unfinished messages are ready at once.
 
     The others do not return at the end of their backoff.
@@ -161,7 +161,7 @@ def test_a_seek_ends_every_retry_backoff() -> None:
 # ---- to a snapshot -------------------------------------------------------------------------------
 
 
-def test_a_seek_to_a_snapshot_restores_its_backlog() -> None:
+def test_a_seek_to_a_snapshot_restores_the_backlog_of_the_snapshot() -> None:
     """The backlog contains the messages that were unacknowledged then, and all later ones."""
     broker = broker_holding("acked")
     acknowledge_all(broker)
@@ -173,7 +173,7 @@ def test_a_seek_to_a_snapshot_restores_its_backlog() -> None:
     assert broker.join().take_data() == ["1", "2", "3"]
 
 
-def test_a_seek_to_a_snapshot_acknowledges_messages_outside_its_backlog() -> None:
+def test_a_seek_to_a_snapshot_acknowledges_messages_that_are_not_in_the_snapshot() -> None:
     """The backlog was larger than the snapshot."""
     broker = broker_holding("1", "2", retain_acked_messages=True)
     acknowledge_all(broker)
@@ -241,7 +241,7 @@ def test_the_error_of_a_seek_names_the_missing_subscription_or_snapshot(broker: 
             broker.engine.seek(request)
 
 
-def test_a_seek_to_a_snapshot_of_another_topic_is_refused(broker: Broker) -> None:
+def test_seeking_a_subscription_to_a_snapshot_of_another_topic_is_refused(broker: Broker) -> None:
     """The messages of the snapshot never belonged to this subscription."""
     broker.take_snapshot()
     topic, other = f"{PROJECT}/topics/other", f"{PROJECT}/subscriptions/other"

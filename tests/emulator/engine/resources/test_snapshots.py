@@ -87,7 +87,7 @@ def test_a_snapshot_expires_after_its_lifetime() -> None:
     assert broker.engine.kept_bytes == 0
 
 
-def test_a_deleted_snapshot_frees_its_messages() -> None:
+def test_deleting_a_snapshot_frees_the_memory_of_messages_that_only_the_snapshot_kept() -> None:
     """Messages that only it kept are removed, too."""
     broker = broker_holding("a")
     create(broker)
@@ -130,7 +130,7 @@ def test_snapshots_are_listed_by_project_and_by_topic(broker: Broker) -> None:
     assert [name[-3:] for name in of_topic.snapshots] == ["ddd", "aaa", "bbb", "ccc"]
 
 
-def test_labels_and_expire_time_of_a_snapshot_can_be_changed(broker: Broker) -> None:
+def test_labels_and_expire_time_of_a_snapshot_can_be_changed_by_an_update(broker: Broker) -> None:
     """Only the named fields change."""
     create(broker, color="red")
     assert update(broker, "labels", labels={"size": "xl"}).labels == {"size": "xl"}
@@ -141,7 +141,7 @@ def test_labels_and_expire_time_of_a_snapshot_can_be_changed(broker: Broker) -> 
 
 
 @pytest.mark.parametrize("path", ["name", "topic"])
-def test_name_and_topic_of_a_snapshot_cannot_be_changed(broker: Broker, path: str) -> None:
+def test_a_snapshot_update_that_changes_name_or_topic_is_refused(broker: Broker, path: str) -> None:
     """Name and topic are its identity."""
     create(broker)
     with pytest.raises(InvalidArgument) as refused:

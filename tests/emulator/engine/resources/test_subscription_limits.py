@@ -150,7 +150,7 @@ def test_an_update_with_an_invalid_setting_leaves_the_subscription_unchanged(
 
 
 @pytest.mark.parametrize("fields", GOOD)
-def test_a_subscription_setting_at_its_limit_is_accepted(
+def test_a_subscription_setting_at_the_allowed_limit_is_accepted(
     topics: Engine, fields: dict[str, Any]
 ) -> None:
     """The response contains it."""
@@ -159,7 +159,9 @@ def test_a_subscription_setting_at_its_limit_is_accepted(
 
 
 @pytest.mark.parametrize("name", ["billing", "projects/test/topics/billing", "projects/p/x/y/z"])
-def test_an_invalid_subscription_name_is_quoted_in_the_error(topics: Engine, name: str) -> None:
+def test_the_error_for_an_invalid_subscription_name_quotes_the_name(
+    topics: Engine, name: str
+) -> None:
     """The rule holds for creation and for every other call."""
     for call in (
         lambda: topics.create_subscription(pubsub.Subscription(name=name, topic=TOPIC)),
@@ -173,7 +175,7 @@ def test_an_invalid_subscription_name_is_quoted_in_the_error(topics: Engine, nam
 
 
 @pytest.mark.parametrize("topic", ["", "orders", SUBSCRIPTION])
-def test_an_invalid_topic_name_of_a_subscription_is_quoted_in_the_error(
+def test_the_error_for_a_subscription_with_an_invalid_topic_name_quotes_the_topic_name(
     topics: Engine, topic: str
 ) -> None:
     """The rule includes the empty text."""

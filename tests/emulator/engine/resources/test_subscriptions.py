@@ -47,7 +47,7 @@ def defaults() -> pubsub.Subscription:
     )
 
 
-def test_a_subscription_without_settings_gets_the_defaults(engine: Engine) -> None:
+def test_a_subscription_created_without_settings_gets_the_default_settings(engine: Engine) -> None:
     """Production has the same defaults; the official emulator omits the ttl."""
     assert create(with_topic(engine)) == defaults()
     assert engine.get_subscription(SUBSCRIPTION) == defaults()
@@ -297,7 +297,7 @@ def test_a_subscription_created_again_with_the_same_name_starts_empty() -> None:
     assert broker.join().take_data() == ["new"]
 
 
-def test_deleting_a_subscription_ends_its_consumers(broker: Broker) -> None:
+def test_deleting_a_subscription_closes_its_consumers_with_not_found(broker: Broker) -> None:
     """A consumer is woken and gets the error."""
     consumer = broker.join()
     assert consumer.take() == []
@@ -314,7 +314,7 @@ def test_deleting_a_subscription_ends_its_consumers(broker: Broker) -> None:
         {"cloud_storage_config": pubsub.CloudStorageConfig(bucket="bucket")},
     ],
 )
-def test_a_push_subscription_cannot_be_pulled(fields: dict[str, Any]) -> None:
+def test_a_pull_from_a_push_subscription_is_refused(fields: dict[str, Any]) -> None:
     """An empty push config makes the subscription a pull subscription."""
     broker = Broker(**fields)
     with pytest.raises(FailedPrecondition) as refused:

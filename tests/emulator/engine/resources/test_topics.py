@@ -81,7 +81,7 @@ def test_create_topic_accepts_valid_topic_names(engine: Engine, topic_id: str) -
         "projects//topics/orders",
     ],
 )
-def test_an_invalid_topic_name_is_quoted_in_the_error(engine: Engine, name: str) -> None:
+def test_the_error_for_an_invalid_topic_name_quotes_the_name(engine: Engine, name: str) -> None:
     """Each call with a topic name gives the same error, and creates nothing."""
     for call in (
         lambda: engine.create_topic(pubsub.Topic(name=name)),
@@ -98,7 +98,7 @@ def test_an_invalid_topic_name_is_quoted_in_the_error(engine: Engine, name: str)
     assert topics(engine) == []
 
 
-def test_calls_for_a_missing_topic_end_with_not_found(engine: Engine) -> None:
+def test_publisher_calls_for_a_missing_topic_end_with_not_found(engine: Engine) -> None:
     """The error quotes the short ID, as in the production service."""
     for call in (
         lambda: engine.get_topic(NAME),
@@ -122,7 +122,9 @@ def test_creating_a_topic_with_an_existing_name_is_refused(engine: Engine) -> No
 
 
 @pytest.mark.parametrize("seconds", [600, 31 * 86400])
-def test_a_topic_retention_at_its_limits_is_accepted(engine: Engine, seconds: int) -> None:
+def test_a_message_retention_of_a_topic_at_the_allowed_limits_is_accepted(
+    engine: Engine, seconds: int
+) -> None:
     """Ten minutes and 31 days are allowed."""
     retention = Duration(seconds=seconds)
     engine.create_topic(pubsub.Topic(name=NAME, message_retention_duration=retention))
@@ -140,7 +142,7 @@ def test_a_topic_retention_at_its_limits_is_accepted(engine: Engine, seconds: in
         (Duration(seconds=31 * 86400, nanos=500_000_000), "2678400.5s"),
     ],
 )
-def test_a_topic_retention_beyond_its_limits_is_refused(
+def test_a_message_retention_of_a_topic_beyond_the_allowed_limits_is_refused(
     engine: Engine, retention: Duration, passed: str
 ) -> None:
     """The error names the field, the value and the limits."""
@@ -177,7 +179,7 @@ def test_invalid_topic_labels_are_refused(
     assert topics(engine) == []
 
 
-def test_topic_labels_at_their_limits_are_accepted(engine: Engine) -> None:
+def test_topic_labels_at_the_allowed_limits_are_accepted(engine: Engine) -> None:
     """There may be 64 labels of 63 characters each, in any script without capitals."""
     labels = {"é" + "k" * 60 + f"{i:02}": "v" * 63 for i in range(63)} | {"ключ-1_": ""}
     assert engine.create_topic(pubsub.Topic(name=NAME, labels=labels)).labels == labels

@@ -77,7 +77,7 @@ def test_v0_requests_without_a_valid_token_are_refused(
     assert Caller(endpoint, token).ask(verb, path) == (401, "unauthorized")
 
 
-def test_a_token_gives_v0_access_to_its_own_projects_only(one: Caller) -> None:
+def test_a_token_gives_v0_access_only_to_the_projects_of_its_principal(one: Caller) -> None:
     """The default project has no special access."""
     assert one.ask("GET", OURS) == (200, "")
     for path in (TOPIC, f"{TOPIC}?project=theirs"):

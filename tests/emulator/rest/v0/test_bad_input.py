@@ -137,7 +137,9 @@ def test_v0_appends_of_invalid_records_are_refused(v0: V0, content: Any, message
         ({"cursor": 1}, "Object contains unknown field `cursor`"),
     ],
 )
-def test_invalid_v0_reads_are_refused(v0: V0, content: Any, message: str) -> None:
+def test_v0_read_requests_with_invalid_parameters_are_refused(
+    v0: V0, content: Any, message: str
+) -> None:
     v0.append(1)
     assert message in v0.message("POST", f"{TOPIC}/diff", content)
 
@@ -159,7 +161,9 @@ def test_v0_read_limits_above_the_maximum_are_lowered(v0: V0, content: Any) -> N
         ({"filter": ["tag", "Eq", "x"]}, "Object contains unknown field `filter`"),
     ],
 )
-def test_invalid_v0_deletes_are_refused(v0: V0, content: Any, message: str) -> None:
+def test_v0_delete_requests_with_invalid_parameters_are_refused(
+    v0: V0, content: Any, message: str
+) -> None:
     v0.append(1)
     assert message in v0.message("POST", f"{TOPIC}/delete", content)
     assert v0.data() == [1]
@@ -194,7 +198,7 @@ def test_invalid_v0_deletes_are_refused(v0: V0, content: Any, message: str) -> N
         ({"source": "orders", "dest": "others", "to": 1}, "Object contains unknown field `to`"),
     ],
 )
-def test_invalid_v0_routers_are_refused(v0: V0, content: Any, message: str) -> None:
+def test_v0_routers_with_invalid_settings_are_refused(v0: V0, content: Any, message: str) -> None:
     v0.ok("PUT", TOPIC)
     assert message in v0.message("PUT", ROUTER, content)
     assert v0.ok("GET", "/v0/routers")["routers"] == []
@@ -231,7 +235,9 @@ def test_invalid_v0_routers_are_refused(v0: V0, content: Any, message: str) -> N
         ({"topics": {"orders": {}}, "include_data": 0}, "include_data: Expected `bool | null`"),
     ],
 )
-def test_invalid_v0_watches_are_refused(v0: V0, content: Any, message: str) -> None:
+def test_v0_watch_requests_with_invalid_parameters_are_refused(
+    v0: V0, content: Any, message: str
+) -> None:
     v0.append(1)
     assert message in v0.message("POST", WATCH, content)
 

@@ -48,7 +48,7 @@ def test_a_null_v0_topic_setting_is_the_same_as_an_omitted_one(v0: V0) -> None:
     assert v0.ok("PUT", TOPIC, dict.fromkeys(SETTINGS)) == v0.ok("PUT", TOPIC) | {"created": True}
 
 
-def test_v0_topics_are_listed_in_pages(v0: V0) -> None:
+def test_topics_are_listed_in_pages_by_v0(v0: V0) -> None:
     """Topics are ordered by name. Each page has the start of the next one."""
     for name in ("aaa", "bbb:1", "ccc"):
         v0.ok("PUT", f"/v0/topics/{name}")
