@@ -254,7 +254,9 @@ def test_a_rest_call_can_seek_a_subscription_to_a_snapshot_or_a_time(rest: RestC
     assert rest.call("GET", V1_SNAPSHOT).status == 404
 
 
-def test_a_subscription_detached_over_http_is_marked_as_detached(rest: RestClient) -> None:
+def test_a_subscription_detached_over_http_is_returned_with_its_detached_field_set(
+    rest: RestClient,
+) -> None:
     """The call has no body."""
     rest.create()
     assert rest.ok("POST", f"{V1_SUBSCRIPTION}:detach") == {}

@@ -85,7 +85,7 @@ def test_null_for_an_avro_union_without_null_is_refused_in_a_json_message() -> N
         ({"type": "array", "items": "int"}, [1, "2"], False),
     ],
 )
-def test_values_of_every_avro_type_in_a_json_message_are_checked(
+def test_values_in_a_json_message_are_accepted_only_in_the_json_form_of_their_avro_type(
     schema: Any, value: Any, fits: bool
 ) -> None:
     """The JSON forms are those of Avro's specification."""

@@ -116,7 +116,9 @@ def test_a_topic_without_subscriptions_accepts_published_messages(engine: Engine
     ],
     ids=["without data", "longest key", "longest attribute", "most attributes", "trace context"],
 )
-def test_a_message_at_the_publish_limits_is_accepted(message: pubsub.PubsubMessage) -> None:
+def test_a_message_at_the_limits_of_attributes_and_ordering_key_is_accepted(
+    message: pubsub.PubsubMessage,
+) -> None:
     """The message arrives unchanged."""
     broker = Broker()
     publish(broker.engine, message)

@@ -40,7 +40,7 @@ def test_messages_of_an_ordering_key_do_not_wait_for_messages_of_other_keys() ->
     assert second.take_data(1) == ["x2"]
 
 
-def test_messages_without_an_ordering_key_go_to_any_consumer() -> None:
+def test_messages_without_an_ordering_key_are_delivered_to_any_consumer_with_room() -> None:
     """The rule also holds in a subscription with ordering."""
     broker = ordered()
     broker.publish("a", "b")

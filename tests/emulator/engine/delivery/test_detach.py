@@ -21,7 +21,9 @@ def test_detaching_a_subscription_drops_its_backlog_and_ends_deliveries() -> Non
     assert broker.acknowledge(got) == [got.ack_id]
 
 
-def test_a_detached_subscription_is_marked_as_detached(broker: Broker) -> None:
+def test_get_subscription_returns_a_detached_subscription_with_its_detached_field_set(
+    broker: Broker,
+) -> None:
     """The subscription keeps the name of its topic, but the topic does not list it."""
     broker.engine.detach_subscription(SUBSCRIPTION)
     config = broker.engine.get_subscription(SUBSCRIPTION)
@@ -37,7 +39,7 @@ def test_detaching_a_detached_subscription_again_succeeds(broker: Broker) -> Non
     assert broker.engine.get_subscription(SUBSCRIPTION).detached
 
 
-def test_detaching_a_missing_subscription_is_refused() -> None:
+def test_detaching_a_missing_subscription_ends_with_not_found() -> None:
     """The error is the same as for other calls."""
     with pytest.raises(NotFound, match=r"Resource not found \(resource=missing\)\."):
         Broker().engine.detach_subscription(f"{PROJECT}/subscriptions/missing")

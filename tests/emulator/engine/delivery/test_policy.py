@@ -31,7 +31,9 @@ def comes_after(broker: Broker, consumer: ConsumerDriver, seconds: float) -> Non
     assert consumer.wakes == wakes + 1
 
 
-def test_the_retry_backoff_of_a_message_doubles_with_each_failure_up_to_the_maximum() -> None:
+def test_the_retry_backoff_of_a_message_doubles_with_each_failed_delivery_up_to_the_maximum() -> (
+    None
+):
     """The backoff doubles after every failed attempt of the message."""
     broker = with_policy(2, 7, "bad")
     consumer = broker.join(deadline=600)

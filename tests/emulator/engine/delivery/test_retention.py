@@ -74,7 +74,7 @@ def test_unacknowledged_messages_of_an_ordering_key_are_dropped_after_their_rete
     assert consumer.take_data() == ["3"]
 
 
-def test_a_failed_ordering_key_is_redelivered_from_its_first_message_within_retention() -> None:
+def test_a_failed_ordering_key_is_redelivered_from_its_oldest_message_within_retention() -> None:
     """Messages that became too old during the lease are dropped."""
     broker = Broker(message_retention_duration=minutes(10), enable_message_ordering=True)
     broker.publish("old", key="k")

@@ -104,7 +104,7 @@ def test_an_acknowledgement_of_a_delivery_from_before_a_seek_does_not_remove_the
     assert broker.backlog == 1
 
 
-def test_a_seek_back_wakes_a_waiting_consumer() -> None:
+def test_a_seek_to_an_earlier_time_wakes_a_waiting_consumer() -> None:
     """There are messages for it again."""
     broker = broker_holding("1", retain_acked_messages=True)
     consumer = broker.join()
@@ -114,7 +114,7 @@ def test_a_seek_back_wakes_a_waiting_consumer() -> None:
     assert consumer.wakes == 1
 
 
-def test_a_seek_back_restarts_an_ordering_key_at_the_restored_messages() -> None:
+def test_a_seek_to_an_earlier_time_restarts_an_ordering_key_at_the_restored_messages() -> None:
     """Messages come in order. The lease of a later message ends."""
     broker = Broker(retain_acked_messages=True, enable_message_ordering=True)
     broker.publish("1", "2", "3", key="k")
@@ -129,7 +129,7 @@ def test_a_seek_back_restarts_an_ordering_key_at_the_restored_messages() -> None
     assert again == ["1", "2", "3", "4"]
 
 
-def test_a_seek_forward_drops_older_messages_of_an_ordering_key() -> None:
+def test_a_seek_to_a_later_time_drops_older_messages_of_an_ordering_key() -> None:
     """The later messages continue in order."""
     broker = broker_holding("1", key="k", enable_message_ordering=True)
     broker.advance(10)

@@ -123,7 +123,7 @@ def test_a_v0_watch_session_can_be_reopened_after_its_stream_ended_until_it_expi
 # ---- streams -----------------------------------------------------------------------------------
 
 
-def test_a_v0_watch_stream_begins_with_its_retry_time_and_headers(v0: V0) -> None:
+def test_a_v0_watch_stream_begins_with_event_stream_headers_and_a_retry_time(v0: V0) -> None:
     """The headers prevent proxies from storing or buffering it."""
     v0.append("a")
     with v0.stream(v0.watch()) as stream:
