@@ -128,12 +128,12 @@ def handle(key: Key, ack_id: str) -> Actions:
 # ---- states ------------------------------------------------------------------------------------
 
 
-def test_a_failed_ordering_key_waits_for_a_redelivery_before_it_returns_a_probe_message() -> None:
+def test_a_failed_ordering_key_waits_for_a_redelivery_before_it_returns_a_held_message() -> None:
     assert {state for state in KeyState if PROBED in NEXT[state]} == {WAITING, IN_DOUBT}
     assert {state for state in KeyState if PROBED_IN_DOUBT in NEXT[state]} == {PROBED}
 
 
-def test_an_ordering_key_without_a_missing_message_can_only_change_to_the_state_nacked() -> None:
+def test_the_state_of_an_ordering_key_without_failures_changes_only_to_nacked() -> None:
     key = Key()
     key.get("0/again")
     assert NEXT[IN_ORDER] == {NACKED}
@@ -141,7 +141,7 @@ def test_an_ordering_key_without_a_missing_message_can_only_change_to_the_state_
         key.make_room()
 
 
-def test_the_wait_for_redeliveries_of_a_key_begins_when_all_its_nacks_are_accepted() -> None:
+def test_the_wait_for_failed_messages_of_a_key_begins_when_all_their_nacks_are_accepted() -> None:
     key = Key(comes_at=None)
     key.lose("1")
     key.accept("0")
@@ -152,7 +152,7 @@ def test_the_wait_for_redeliveries_of_a_key_begins_when_all_its_nacks_are_accept
 
 @pytest.mark.parametrize("failing", ["0/again", "-1"])
 @pytest.mark.parametrize("start", [Key, probed, probed_in_doubt])
-def test_a_new_failure_at_or_before_the_first_missing_message_restarts_the_wait_for_a_redelivery(
+def test_a_failure_at_or_before_the_first_failed_message_of_a_key_restarts_the_redelivery_wait(
     start: type[Key], failing: str
 ) -> None:
     """The first missing message fails again, or one before it fails."""
@@ -163,7 +163,7 @@ def test_a_new_failure_at_or_before_the_first_missing_message_restarts_the_wait_
     assert key.state is WAITING
 
 
-def test_a_failure_behind_a_missing_message_does_not_change_the_wait_for_a_redelivery() -> None:
+def test_a_failure_of_a_later_message_does_not_change_the_wait_for_an_earlier_redelivery() -> None:
     key = Key()
     key.lose("1")
     assert (key.state, key.due) == (WAITING, 60.0)
@@ -177,7 +177,7 @@ def test_an_ordering_key_whose_failed_message_was_redelivered_has_no_parked_mess
     assert (key.state, key.due, key.is_waiting, key.parked) == (IN_ORDER, None, False, 0)
 
 
-def test_the_redelivery_of_one_missing_message_restarts_the_wait_for_the_next_missing_one() -> None:
+def test_the_redelivery_of_one_failed_message_restarts_the_wait_for_the_next_failed_one() -> None:
     key = Key("1", "2")
     key.lose("3")
     key.accept("3")
@@ -188,14 +188,14 @@ def test_the_redelivery_of_one_missing_message_restarts_the_wait_for_the_next_mi
     assert (key.state, key.due) == (WAITING, 30.0)
 
 
-def test_after_a_redelivery_a_failed_ordering_key_waits_until_its_returns_are_answered() -> None:
+def test_after_a_redelivery_an_ordering_key_waits_for_answers_to_its_returned_messages() -> None:
     key = Key("1", "2")
     key.end_wait()
     key.get("0/again")
     assert (key.state, key.due) == (NACKED, None)
 
 
-def test_the_wait_for_a_message_returned_as_a_probe_counts_from_the_answer_to_its_return() -> None:
+def test_the_wait_for_the_redelivery_of_a_returned_message_counts_from_the_servers_answer() -> None:
     key = probed()
     key.accept("1")
     assert (key.state, key.due) == (PROBED, key.now + 60.0)
@@ -208,12 +208,12 @@ def test_the_wait_for_a_message_returned_as_a_probe_counts_from_the_answer_to_it
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
-def test_a_failed_ordering_key_without_messages_to_return_gives_up_after_its_wait() -> None:
+def test_an_ordering_key_without_held_messages_stops_waiting_for_a_redelivery_in_the_end() -> None:
     key = Key()
     assert (key.end_wait().to_return, key.state, key.due) == ([], GAVE_UP, None)
 
 
-def test_a_failed_ordering_key_that_gave_up_waiting_returns_new_messages_to_the_server() -> None:
+def test_an_ordering_key_that_gave_up_waiting_for_a_redelivery_returns_its_new_messages() -> None:
     key = Key("1", "2")
     assert ids(key.make_room().to_return) == ["1", "2"]
     key.accept("1", "2")
@@ -229,7 +229,7 @@ def test_a_failed_ordering_key_that_gave_up_waiting_returns_new_messages_to_the_
     [(0.0, 10.0, 11.0), (50.0, 10.0, 51.0), (0.0, 59.5, 60.0)],
     ids=["a second from now", "a second after the redelivery", "no later than before"],
 )
-def test_a_possibly_stale_redelivery_is_returned_to_the_server_after_a_second_instead_of_run(
+def test_a_possibly_stale_redelivery_is_not_run_and_is_returned_to_the_server_after_a_second(
     comes_at: float, now: float, due: float
 ) -> None:
     key = Key("1", "2", comes_at=comes_at)
@@ -248,7 +248,7 @@ def test_a_possibly_stale_redelivery_is_held_until_the_nack_before_it_is_answere
     assert (key.state, key.due) == (IN_DOUBT, 6.0)
 
 
-def test_a_failed_ordering_key_that_gave_up_waiting_holds_a_possibly_stale_redelivery() -> None:
+def test_a_possibly_stale_redelivery_is_held_if_its_key_gave_up_waiting_for_a_redelivery() -> None:
     key = Key("1")
     key.make_room()
     key.accept("1")
@@ -260,7 +260,7 @@ def test_a_failed_ordering_key_that_gave_up_waiting_holds_a_possibly_stale_redel
 
 
 @pytest.mark.parametrize("start", [probed, probed_in_doubt])
-def test_after_a_possibly_stale_redelivery_a_failed_ordering_key_returns_one_more_probe_message(
+def test_after_a_possibly_stale_redelivery_an_ordering_key_returns_one_more_held_message(
     start: type[Key],
 ) -> None:
     key = start()
@@ -271,7 +271,7 @@ def test_after_a_possibly_stale_redelivery_a_failed_ordering_key_returns_one_mor
     assert key.state is PROBED
 
 
-def test_a_redelivery_makes_a_failed_ordering_key_return_the_held_messages_before_it() -> None:
+def test_a_redelivery_returns_earlier_held_messages_of_its_ordering_key_to_the_server() -> None:
     key = Key("1", "2")
     key.now = READER_DELAY
     assert ids(key.get("2/again").to_return) == ["1"]
@@ -280,7 +280,7 @@ def test_a_redelivery_makes_a_failed_ordering_key_return_the_held_messages_befor
     assert (key.state, key.due) == (IN_DOUBT, READER_DELAY + 1.0)
 
 
-def test_a_redelivery_makes_its_key_return_earlier_messages_despite_an_unanswered_nack() -> None:
+def test_a_redelivery_returns_earlier_held_messages_of_its_key_despite_an_unanswered_nack() -> None:
     key = Key("1", "2", comes_at=None)
     key.lose("3")
     key.accept("0")
@@ -289,7 +289,7 @@ def test_a_redelivery_makes_its_key_return_earlier_messages_despite_an_unanswere
     assert (key.state, key.due) == (IN_DOUBT, None)
 
 
-def test_a_failed_ordering_key_gives_up_if_messages_returned_after_its_probe_stay_missing() -> None:
+def test_an_ordering_key_stops_waiting_after_it_has_returned_held_messages_twice() -> None:
     """The key gives up because it has probed already."""
     key = probed_in_doubt()
     key.accept("2")
@@ -310,7 +310,7 @@ def test_returning_messages_does_not_change_the_wait_after_a_possibly_stale_rede
     assert (key.state, key.due) == (IN_DOUBT, 1.0)
 
 
-def test_a_key_that_gave_up_waiting_for_a_redelivery_never_waits_after_returning_messages() -> None:
+def test_an_ordering_key_that_gave_up_waiting_for_a_redelivery_does_not_wait_again() -> None:
     key = Key("1", "2")
     key.make_room()
     key.accept("1", "2")
@@ -322,7 +322,7 @@ def test_a_key_that_gave_up_waiting_for_a_redelivery_never_waits_after_returning
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
-def test_an_ordering_key_that_gave_up_waiting_returns_the_newest_delivery_of_a_message() -> None:
+def test_an_ordering_key_that_gave_up_waiting_returns_only_a_messages_newest_delivery() -> None:
     key = Key()
     key.make_room()
     key.keep("1", "2")
@@ -340,7 +340,7 @@ def test_a_redelivery_after_all_nack_answers_does_not_wait_for_earlier_failed_me
     assert key.run().ack_id == "1/again"
 
 
-def test_a_second_redelivery_ends_the_wait_for_missing_messages_between_both_redeliveries() -> None:
+def test_a_second_redelivery_ends_the_wait_for_failed_messages_between_both_redeliveries() -> None:
     key = Key()
     key.lose("1")
     key.accept("1")
@@ -351,7 +351,7 @@ def test_a_second_redelivery_ends_the_wait_for_missing_messages_between_both_red
     assert (key.state, key.held_ids) == (IN_ORDER, ["0/again", "2/again"])
 
 
-def test_a_new_record_of_missing_messages_of_an_ordering_key_is_empty() -> None:
+def test_the_list_of_failed_messages_of_a_new_ordering_key_is_empty() -> None:
     missing = MissingMessages("k", {})
     assert (len(missing), missing.first, missing.latest) == (0, None, -math.inf)
 
@@ -384,7 +384,7 @@ def test_the_wait_for_a_redelivery_is_three_times_the_slowest_of_the_last_twenty
     assert redeliveries.wait(2.0) == 6.0
 
 
-def test_only_the_redelivery_time_of_the_first_missing_message_of_a_key_is_measured() -> None:
+def test_only_the_time_to_redeliver_the_first_failed_message_of_a_key_is_measured() -> None:
     key = Key()
     key.lose("1")
     key.accept("1")
@@ -486,7 +486,7 @@ def test_a_failed_ordering_key_recovers_after_its_twice_failed_message_was_delet
     assert key.is_over
 
 
-def test_forgetting_a_failed_ordering_key_removes_the_record_of_its_unanswered_nacks() -> None:
+def test_forgetting_a_failed_ordering_key_also_forgets_its_unanswered_nacks() -> None:
     key = Key(comes_at=None)
     key.lose("1")
     assert key.nacks == {"0": "k", "1": "k"}
@@ -521,7 +521,7 @@ def test_handled_messages_are_no_longer_acked_on_redelivery_after_a_new_message_
     assert key.get("1/again").acknowledge == []
 
 
-def test_handled_messages_are_acked_on_redelivery_while_a_message_of_their_key_is_missing() -> None:
+def test_handled_messages_are_acked_on_redelivery_despite_a_new_message_of_a_failed_key() -> None:
     key = Key()
     handle(key, "1")
     key.get("2")
@@ -598,7 +598,7 @@ def test_a_redelivered_message_that_was_not_handled_joins_no_batch_in_its_next_d
     assert key.joining(key.run()) == 0
 
 
-def test_held_messages_join_a_batch_only_after_the_failed_one_of_their_key_was_handled() -> None:
+def test_held_messages_join_a_batch_only_after_the_failed_message_of_their_key_ran() -> None:
     key = Key("2", "3", "4")
     other = message("1", key="k")
     assert (key.joining(other), key.join(other, 2)) == (0, [])
@@ -619,7 +619,7 @@ def test_a_failed_ordering_key_begins_no_message_while_another_message_of_the_ke
 # ---- the held messages -------------------------------------------------------------------------
 
 
-def test_a_held_message_counts_as_parked_until_the_failed_one_of_its_key_is_redelivered() -> None:
+def test_a_held_message_counts_as_parked_until_its_keys_failed_message_is_redelivered() -> None:
     key = Key("1")
     (held,) = key.held
     assert key.is_parked(held)
@@ -631,7 +631,7 @@ def test_a_held_message_counts_as_parked_until_the_failed_one_of_its_key_is_rede
     assert (key.parked, key.parked_bytes) == (0, 0)
 
 
-def test_a_failed_ordering_key_without_held_or_running_messages_counts_as_idle() -> None:
+def test_an_ordering_key_without_held_or_running_messages_counts_as_idle() -> None:
     key = Key("1")
     assert not key.is_idle
     key.make_room()
@@ -641,7 +641,7 @@ def test_a_failed_ordering_key_without_held_or_running_messages_counts_as_idle()
     assert (len(key), key.is_idle) == (0, False)
 
 
-def test_a_failed_ordering_key_can_return_messages_to_make_room_only_while_one_is_missing() -> None:
+def test_only_messages_held_behind_a_failed_one_can_be_returned_to_make_room_for_others() -> None:
     key = Key()
     assert not key.can_make_room
     key.keep("1")

@@ -244,7 +244,7 @@ def test_a_redelivered_later_message_of_a_key_runs_if_its_failed_message_is_dele
     assert (ids(offered.run), offered.to_return) == (["1/again"], [])
 
 
-def test_the_first_delivery_of_a_message_stays_held_behind_the_failed_one_of_its_key() -> None:
+def test_the_first_delivery_of_a_message_stays_held_behind_a_failed_message_of_its_key() -> None:
     """The server may have sent it before it took the nack."""
     hold = Hold()
     hold.nack(run_one(hold))
@@ -301,7 +301,7 @@ def test_a_key_whose_failed_message_was_deleted_continues_after_returning_one_me
     assert ids(hold.receive("1/third", "2/third").run) == ["1/third"]
 
 
-def test_an_ordering_key_that_gave_up_waiting_returns_a_redelivery_once_after_a_pause() -> None:
+def test_an_ordering_key_that_gave_up_waiting_returns_a_redelivery_once_and_then_runs_it() -> None:
     """A server may count each return as a delivery attempt."""
     hold = Hold(max_messages=1)
     assert ids(hold.nack(run_one(hold, "1", "2")).to_return) == ["1", "2"]
@@ -333,7 +333,7 @@ def test_held_messages_between_a_failed_and_a_redelivered_one_are_returned_to_th
     assert ids(hold.receive("1/again").run) == ["1/again"]
 
 
-def test_a_failed_key_returns_its_oldest_held_message_after_a_wait_and_later_the_rest() -> None:
+def test_a_failed_ordering_key_returns_its_oldest_held_message_first_and_the_rest_later() -> None:
     """A redelivery of the oldest message would show that the failed one is gone."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -561,7 +561,7 @@ def test_messages_held_behind_a_failed_one_do_not_count_towards_flow_control() -
     assert (actions.parked, actions.parked_bytes) == (-3, -3 * share)
 
 
-def test_at_the_limit_of_parked_messages_the_key_that_failed_first_returns_its_messages() -> None:
+def test_at_the_limit_of_held_messages_the_key_that_failed_first_returns_its_own_messages() -> None:
     """Messages and bytes have one window each, as large as flow control's."""
     hold = Hold(max_messages=3)
     hold.nack(run_one(hold, "1", "2", key="first"))
@@ -574,7 +574,7 @@ def test_at_the_limit_of_parked_messages_the_key_that_failed_first_returns_its_m
     assert ids(hold.receive("7", key="first").to_return) == ["7"]
 
 
-def test_parked_messages_are_returned_by_order_of_failure_and_not_by_name_of_their_key() -> None:
+def test_held_messages_are_returned_by_the_order_of_failures_and_not_of_key_names() -> None:
     hold = Hold(max_messages=3)
     hold.nack(run_one(hold, "1", "2", key="b"))
     assert ids(hold.nack(run_one(hold, "3", "4", key="a")).to_return) == ["1", "2"]

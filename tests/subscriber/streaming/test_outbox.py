@@ -57,7 +57,7 @@ def error_of(future: AckFuture) -> AcknowledgeError:
 # ---- sending -----------------------------------------------------------------------------------
 
 
-def test_queued_ack_ids_of_several_calls_of_one_kind_share_one_request() -> None:
+def test_the_ack_ids_of_several_ack_calls_share_one_request() -> None:
     """The ids of several calls share a request, in order."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a", "b"])
@@ -97,7 +97,7 @@ def test_exactly_once_receipts_share_no_request_with_other_ack_deadline_changes(
     ]
 
 
-def test_a_request_of_the_outbox_records_the_time_at_which_it_was_last_sent() -> None:
+def test_an_ack_request_records_the_time_of_its_last_sending() -> None:
     """The time of the last sending is kept to measure the duration of the call."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a"])
@@ -108,7 +108,7 @@ def test_a_request_of_the_outbox_records_the_time_at_which_it_was_last_sent() ->
     assert again.sent_at == 8.0
 
 
-def test_the_outbox_sends_ack_requests_and_ack_deadline_changes_in_turn() -> None:
+def test_ack_requests_and_ack_deadline_changes_are_sent_in_turn() -> None:
     """Many acknowledgements do not delay extensions."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, [str(number) for number in range(3 * MAX_IDS)])
@@ -507,7 +507,7 @@ def test_the_error_of_an_ack_retry_on_a_closed_channel_says_the_ack_may_have_suc
     assert "not sent: the channel is closed; an earlier attempt" in str(error_of(future))
 
 
-def test_abandoning_the_outbox_fails_every_ack_future_and_says_whether_the_ack_was_sent() -> None:
+def test_acks_abandoned_at_shutdown_fail_with_an_error_that_says_whether_they_were_sent() -> None:
     """Requests that wait for a retry or an answer may have succeeded. The others were not sent."""
     outbox = Outbox()
     retried = tracked(outbox, Purpose.ACK, "retried")
