@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import wait
 from pathlib import Path
 
@@ -221,30 +222,46 @@ def test_an_immediate_fetch_does_not_receive_a_message_before_a_waiting_fetch_c3
     assert texts(waiting.result(TIMEOUT)) == ["a"]
 
 
-def test_a_hundred_fetchers_share_messages_without_duplicates_c3_15(world: PullWorld) -> None:
-    """Each fetcher takes up to five messages at a time, until 1,000 messages are handled."""
+def handle_all(
+    world: PullWorld, batches: Sequence[range], *, fetchers: int, limit: int, timeout: float
+) -> set[type[Exception]]:
+    """Publish batches of numbers, and let fetchers handle each number once.
+
+    Returns:
+        The types of the errors that the fetchers got.
+    """
     taken: list[str] = []
+    errors: set[type[Exception]] = set()
     lock, done = threading.Lock(), threading.Event()
+    total = sum(map(len, batches))
 
     def work() -> None:
         while not done.is_set():
             try:
-                messages = world.client.fetch(SUBSCRIPTION, 5, timeout=0.5)
-            except PullTimeout:
+                messages = world.client.fetch(SUBSCRIPTION, limit, timeout=timeout)
+            except Exception as error:
+                errors.add(type(error))
                 continue
             messages.ack()
             with lock:
                 taken.extend(texts(messages))
-                if len(taken) >= 1000:
+                if len(taken) >= total:
                     done.set()
 
-    workers = [world.start(work) for _ in range(100)]
-    for number in range(100):
-        world.publish(*(str(number * 10 + i) for i in range(10)))
+    workers = [world.start(work) for _ in range(fetchers)]
+    for batch in batches:
+        world.publish(*map(str, batch))
     assert done.wait(TIMEOUT)
     for worker in workers:
         worker.result(TIMEOUT)
-    assert sorted(taken, key=int) == [str(number) for number in range(1000)]
+    assert sorted(taken, key=int) == [str(number) for number in range(total)]
+    return errors
+
+
+def test_a_hundred_fetchers_share_messages_without_duplicates_c3_15(world: PullWorld) -> None:
+    """Each fetcher takes up to five messages at a time, until 1,000 messages are handled."""
+    batches = [range(start, start + 10) for start in range(0, 1000, 10)]
+    assert handle_all(world, batches, fetchers=100, limit=5, timeout=0.5) <= {PullTimeout}
     assert world.emulator.backlog(SUBSCRIPTION) == 0
 
 
@@ -256,27 +273,6 @@ def test_fetchers_beyond_max_waiting_share_messages_without_duplicates_c3_15(
     The only errors are the limit and the timeout.
     """
     world.client.set_max_waiting(SUBSCRIPTION, 3)
-    taken: list[str] = []
-    errors: set[type[Exception]] = set()
-    done = threading.Event()
-
-    def work() -> None:
-        while not done.is_set():
-            try:
-                messages = world.client.fetch(SUBSCRIPTION, 2, timeout=0.2)
-            except Exception as error:
-                errors.add(type(error))
-                continue
-            messages.ack()
-            taken.extend(texts(messages))
-            if len(taken) >= 60:
-                done.set()
-
-    workers = [world.start(work) for _ in range(6)]
-    for number in range(60):
-        world.publish(str(number))
-    assert done.wait(TIMEOUT)
-    for worker in workers:
-        worker.result(TIMEOUT)
+    batches = [range(number, number + 1) for number in range(60)]
+    errors = handle_all(world, batches, fetchers=6, limit=2, timeout=0.2)
     assert errors <= {PullTimeout, ResourceExhausted}
-    assert sorted(taken, key=int) == [str(number) for number in range(60)]

@@ -7,6 +7,7 @@ from typing import Any
 
 from pullstream_emulator.engine import Consumer, Engine
 from pullstream_emulator.engine.delivery.subscription import MAX_PER_RESPONSE
+from pullstream_emulator.engine.observer import Observer, Resource
 from pullstream_protocol.clock import Clock, ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
@@ -111,6 +112,22 @@ class Broker:
     @property
     def backlog(self) -> int:
         return self.engine.backlog(SUBSCRIPTION)
+
+
+class SavedResources(Observer):
+    """Keeps the saved resources of one kind, as storage would."""
+
+    def __init__(self, kind: Resource) -> None:
+        self._kind = kind
+        self.kept: dict[str, bytes] = {}
+
+    def saved(self, kind: Resource, name: str, value: bytes) -> None:
+        assert kind is self._kind
+        self.kept[name] = value
+
+    def removed(self, kind: Resource, name: str) -> None:
+        assert kind is self._kind
+        del self.kept[name]
 
 
 def broker_holding(*data: str, key: str = "", **subscription: Any) -> Broker:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from pullstream_emulator import Emulator
 from pullstream_emulator.access import Access, Principal
 from tests.emulator.broker import TOPIC
-from tests.emulator.wire import TIMEOUT
+from tests.emulator.rest_client import RestClient
 
 MINE, FOREIGN = f"/v1/{TOPIC}", "/v1/projects/other/topics/orders"
 
@@ -26,15 +25,10 @@ def guarded() -> Iterator[Emulator]:
 
 def ask(emulator: Emulator, method: str, path: str, token: str | None) -> tuple[int, Any]:
     """Return status and body of an answer."""
-    connection = http.client.HTTPConnection(emulator.endpoint, timeout=TIMEOUT)
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    body = "{}" if method in ("PUT", "POST") else None
-    connection.request(method, path, body, headers)
-    answer = connection.getresponse()
-    text = answer.read().decode()
-    connection.close()
-    is_json = answer.headers.get_content_type() == "application/json"
-    return answer.status, json.loads(text) if is_json else text
+    body = b"{}" if method in ("PUT", "POST") else None
+    status, kind, text = RestClient(emulator.endpoint).raw(method, path, body, **headers)
+    return status, json.loads(text) if kind.startswith("application/json") else text
 
 
 def test_a_token_gives_http_access_to_the_projects_of_its_principal(guarded: Emulator) -> None:

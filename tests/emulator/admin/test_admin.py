@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -14,30 +13,19 @@ from pullstream_emulator import Emulator
 from pullstream_emulator.admin import Admin, Controls
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import InvalidArgument, RpcError
-from tests.emulator.wire import TIMEOUT, Wire, data_of
+from tests.emulator.rest_client import RestClient
+from tests.emulator.wire import Wire, data_of
 
 START = "2023-11-14T22:13:20Z"
 
 
-class Http:
+class Http(RestClient):
     """A low-level HTTP client for the administration of one broker."""
 
-    def __init__(self, emulator: Emulator) -> None:
-        self._connection = http.client.HTTPConnection(emulator.host, emulator.port, timeout=TIMEOUT)
-
-    def call(self, method: str, path: str, fields: Any = None) -> tuple[int, Any]:
-        body = None if fields is None else json.dumps(fields)
-        self._connection.request(method, f"/v0/admin{path}", body)
-        response = self._connection.getresponse()
-        return response.status, json.load(response)
-
-    def ok(self, method: str, path: str, fields: Any = None) -> Any:
-        status, content = self.call(method, path, fields)
-        assert status == 200, content
-        return content
-
-    def close(self) -> None:
-        self._connection.close()
+    def raw(
+        self, verb: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, str, str]:
+        return super().raw(verb, f"/v0/admin{path}", body, **headers)
 
 
 @pytest.fixture
@@ -48,10 +36,8 @@ def emulator(clock: ManualClock) -> Iterator[Emulator]:
 
 
 @pytest.fixture
-def http_client(emulator: Emulator) -> Iterator[Http]:
-    client = Http(emulator)
-    yield client
-    client.close()
+def http_client(emulator: Emulator) -> Http:
+    return Http(emulator.endpoint)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorSet,
 )
 
-from pullstream_emulator.engine.observer import Observer, Resource
+from pullstream_emulator.engine.observer import Resource
 from pullstream_emulator.schemas import SchemaRegistry
 from pullstream_emulator.schemas import registry as registry_module
 from pullstream_emulator.schemas.compiling import MAX_DEFINITION_BYTES
@@ -25,6 +25,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import AlreadyExists, InvalidArgument, NotFound, ResourceExhausted
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.messages import schema_pb2 as pb
+from tests.emulator.broker import SavedResources
 
 PROJECT = "projects/test"
 NAME = f"{PROJECT}/schemas/states"
@@ -38,27 +39,12 @@ def avro(*optional: str) -> pb.Schema:
     return pb.Schema(type=pb.Schema.AVRO, definition=definition)
 
 
-class Notes(Observer):
-    """Records the events of an observer, as storage would."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
-
-    def saved(self, kind: Resource, name: str, value: bytes) -> None:
-        assert kind is Resource.SCHEMA
-        self.kept[name] = value
-
-    def removed(self, kind: Resource, name: str) -> None:
-        assert kind is Resource.SCHEMA
-        del self.kept[name]
-
-
 class Registry:
     """A registry with short names for frequent operations."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.notes = Notes()
+        self.notes = SavedResources(Resource.SCHEMA)
         self.gone: list[str] = []
         self.schemas = SchemaRegistry(
             wall=self.clock.now, observer=self.notes, on_deleted=self.gone.append

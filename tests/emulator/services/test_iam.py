@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from pullstream_emulator.engine.observer import Observer, Resource
+from pullstream_emulator.engine.observer import Resource
 from pullstream_emulator.services.iam_policies import MAX_MEMBERS, IamPolicies
 from pullstream_protocol.errors import Aborted, InvalidArgument, NotFound
 from pullstream_protocol.messages import iam_pb2 as iam
+from tests.emulator.broker import SavedResources
 
 TOPIC = "projects/test/topics/orders"
 THERE = {
@@ -23,28 +24,13 @@ VIEWER = iam.Binding(role="roles/pubsub.viewer", members=["group:cloud-logs@goog
 PUBLISHER = iam.Binding(role="roles/pubsub.publisher", members=["allUsers"])
 
 
-class Notes(Observer):
-    """Records the events of an observer, as storage would."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
-
-    def saved(self, kind: Resource, name: str, value: bytes) -> None:
-        assert kind is Resource.POLICY
-        self.kept[name] = value
-
-    def removed(self, kind: Resource, name: str) -> None:
-        assert kind is Resource.POLICY
-        del self.kept[name]
+@pytest.fixture
+def notes() -> SavedResources:
+    return SavedResources(Resource.POLICY)
 
 
 @pytest.fixture
-def notes() -> Notes:
-    return Notes()
-
-
-@pytest.fixture
-def policies(notes: Notes) -> IamPolicies:
+def policies(notes: SavedResources) -> IamPolicies:
     return IamPolicies(exists=THERE.__contains__, observer=notes)
 
 
@@ -220,7 +206,9 @@ def test_iam_calls_with_an_invalid_resource_name_are_refused(
         policies.test(iam.TestIamPermissionsRequest(resource=resource))
 
 
-def test_deleting_a_resource_deletes_its_iam_policy(policies: IamPolicies, notes: Notes) -> None:
+def test_deleting_a_resource_deletes_its_iam_policy(
+    policies: IamPolicies, notes: SavedResources
+) -> None:
     """Another resource with the same name starts without one."""
     put(policies, iam.Policy(bindings=[VIEWER]))
     policies.removed(Resource.TOPIC, TOPIC)
@@ -240,7 +228,7 @@ def test_the_iam_policy_of_a_resource_is_kept_when_other_stored_state_of_that_na
 
 
 def test_iam_policies_are_restored_from_storage_with_their_etags(
-    policies: IamPolicies, notes: Notes
+    policies: IamPolicies, notes: SavedResources
 ) -> None:
     """The bytes recorded by an observer include the etag."""
     policy = put(policies, iam.Policy(bindings=[VIEWER]))
@@ -251,7 +239,7 @@ def test_iam_policies_are_restored_from_storage_with_their_etags(
 
 
 def test_after_clearing_the_iam_policies_every_policy_is_empty(
-    policies: IamPolicies, notes: Notes
+    policies: IamPolicies, notes: SavedResources
 ) -> None:
     """A reset of the broker clears them."""
     put(policies, iam.Policy(bindings=[VIEWER]))
