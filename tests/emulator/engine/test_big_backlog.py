@@ -317,7 +317,7 @@ def test_a_retention_sweep_in_slices_drops_only_messages_past_their_retention() 
 
 
 def test_a_retention_sweep_drops_messages_that_a_seek_under_way_has_not_restored_yet() -> None:
-    """Such messages become too old like others."""
+    """Messages that the seek has yet to restore become too old like others."""
     broker = sliced(message_retention_duration=Duration(seconds=600), retain_acked_messages=True)
     broker.publish(*"abcde")
     broker.acknowledge(*broker.join().take())

@@ -196,7 +196,7 @@ def test_the_error_of_an_error_fault_includes_ack_ids_that_the_broker_itself_ref
 def test_ack_ids_that_the_error_of_a_fault_does_not_name_are_acknowledged(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
-    """Such an answer tells the client so."""
+    """The client takes the unnamed IDs for acknowledged."""
     wire.publish("a", "b", "c")
     first, *others = ack_ids_of(wire.pull())
     error = Aborted("one failed", reason=EXACTLY_ONCE_FAILURE, metadata={first: TRANSIENT})

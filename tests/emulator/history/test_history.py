@@ -113,7 +113,7 @@ def test_history_events_can_be_selected_by_kind_and_resource(history: History, w
 
 
 def test_history_events_are_immutable(history: History, wire: Wire) -> None:
-    """Neither later events nor readers change them."""
+    """Later events and readers do not change earlier events."""
     wire.publish("a")
     (received,) = wire.pull()
     (delivery,) = history.deliveries()

@@ -66,7 +66,7 @@ def test_the_http_reset_and_v1_calls_refuse_requests_of_web_pages_of_other_sites
 def test_an_http_shutdown_request_is_refused_by_an_emulator_inside_a_python_program(
     rest: RestClient,
 ) -> None:
-    """Such a broker ends with the `with` block."""
+    """An emulator of a program ends with its `with` block."""
     assert rest.call("POST", "/shutdown").error == (
         501,
         "UNIMPLEMENTED",

@@ -85,7 +85,7 @@ def all_of(connection: socket.socket) -> bytes:
 def test_the_http_server_closes_the_connection_of_a_client_that_does_not_read(
     tls: tuple[ssl.SSLContext, ssl.SSLContext] | None,
 ) -> None:
-    """Otherwise it would stay open until the client has read everything.
+    """Otherwise the connection would stay open until the client has read everything.
 
     If the loop ends first, it would stay open for ever.
     """

@@ -119,7 +119,7 @@ def set_schema(wire: Wire, settings: pubsub.SchemaSettings | None) -> None:
     ids=["enum", "union"],
 )
 def test_many_names_in_an_avro_schema_do_not_slow_down_the_check_of_a_message(items: Any) -> None:
-    """Neither its definition nor its messages are searched for each name."""
+    """No name causes a search of the definition or of the message."""
     count = 20_000
     is_enum = isinstance(items, dict)
     value = '"s19999"' if is_enum else '{"s3999": "x"}'

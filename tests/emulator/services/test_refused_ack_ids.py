@@ -189,7 +189,7 @@ def test_an_exactly_once_nack_request_with_a_refused_ack_id_nacks_no_message() -
 def test_the_error_of_a_long_exactly_once_request_names_only_the_refused_ack_ids(
     kind: Kind,
 ) -> None:
-    """The others take effect. Clients that do not count them as done repeat them."""
+    """The other IDs take effect. Clients that do not count those as done repeat them."""
     server = Server()
     stale, valid = server.stale(50), server.lease(500)
     error = server.call(kind, [*valid, *stale])

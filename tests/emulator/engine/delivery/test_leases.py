@@ -184,7 +184,7 @@ def test_messages_of_a_leaving_consumer_are_redelivered_without_a_counted_attemp
 
 
 def test_nacks_and_expired_leases_count_as_delivery_attempts() -> None:
-    """Both count as attempts."""
+    """A nack and an expiry count one attempt each."""
     broker = broker_holding("a")
     consumer = broker.join(deadline=10)
     broker.nack(*consumer.take())

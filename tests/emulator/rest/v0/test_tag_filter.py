@@ -36,7 +36,7 @@ def test_a_v0_glob_tag_filter_accepts_records_whose_tag_has_the_given_prefix(
 def test_v0_returns_the_tag_filter_of_a_router_in_the_form_of_the_request(
     operator: str, text: str
 ) -> None:
-    """So a client can send it again."""
+    """A client can send the returned filter again."""
     value = ["tag", operator, text + "*" * (operator == "Glob")]
     assert tag_filter.to_json(tag_filter.to_text(value, "filter")) == value
 
@@ -53,7 +53,7 @@ def test_v0_returns_the_tag_filter_of_a_router_in_the_form_of_the_request(
     ],
 )
 def test_v0_returns_a_router_filter_that_is_no_tag_filter_as_text(text: str) -> None:
-    """Such a filter was set over gRPC."""
+    """Other filters were set over gRPC."""
     assert tag_filter.to_json(text) == text
 
 
