@@ -156,7 +156,7 @@ def test_ack_futures_of_acks_made_during_the_stop_of_the_dispatcher_all_resolve(
     assert all(future.done() for future in futures)
 
 
-def test_a_done_callback_of_an_ack_that_blocks_does_not_hang_the_stop_of_the_dispatcher(
+def test_a_blocking_done_callback_of_an_ack_does_not_hang_the_stop_of_the_dispatcher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The callback runs on the dispatcher's thread. `stop` ends, and recognises that thread."""

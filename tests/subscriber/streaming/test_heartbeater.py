@@ -68,7 +68,9 @@ def test_the_heartbeater_pings_an_open_stream_at_once_and_every_30_seconds(
     assert watched.done.empty()
 
 
-def test_the_heartbeater_reports_a_stream_without_answers_to_pings_once(watched: Watched) -> None:
+def test_a_stream_without_answers_to_pings_is_reported_as_silent_only_once(
+    watched: Watched,
+) -> None:
     """After the report there is no stream until another one opens."""
     open_and_answer(watched)
     assert watched.next_after(PING_EVERY) == "ping"

@@ -167,7 +167,7 @@ def test_no_message_of_a_key_begins_while_the_callback_of_its_failed_message_run
     assert hold.end(failing) == ["0/again"]
 
 
-def test_a_message_failure_reported_twice_counts_once() -> None:
+def test_a_failure_of_a_message_that_is_reported_twice_counts_as_one_failure() -> None:
     """The worker and the dispatcher both report it. The second report is not a new failure."""
     hold = Hold()
     failing = run_one(hold, "1")
