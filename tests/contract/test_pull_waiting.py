@@ -22,8 +22,8 @@ from pullstream_protocol.errors import (
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.contract.pull_world import SUBSCRIPTION, TIMEOUT, TOPIC, PullWorld, seconds_of, texts
 from tests.contract.pull_world import world as world
-from tests.emulator.relay import Relay
 from tests.emulator.wire import Wire
+from tests.subscriber.forwarder import Forwarder
 
 ROOT = Path(__file__).parents[2]
 
@@ -146,11 +146,11 @@ def test_a_message_published_after_a_fetch_disconnected_is_not_leased_to_the_fet
 ) -> None:
     """The message is not leased to the dead client, so it is available at once."""
     name = counted(world)
-    with Relay(world.emulator.port) as relay:
-        channel = grpc.insecure_channel(relay.endpoint)
+    with Forwarder(world.emulator.port) as forwarder:
+        channel = grpc.insecure_channel(forwarder.endpoint)
         dead = world.start(SubscriberClient(channel=channel).fetch, name, timeout=None)
         wait_for(world, name, 1)
-        relay.cut()
+        forwarder.cut()
         wait_for(world, name, 0)
         world.publish("a")
         (message,) = world.client.fetch(name)

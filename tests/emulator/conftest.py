@@ -12,6 +12,7 @@ from pullstream_emulator.faults import Faults
 from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
 from pullstream_protocol.clock import ManualClock
 from tests.emulator.broker import new_engine
+from tests.emulator.rest_client import RestClient
 from tests.emulator.wire import Wire
 
 
@@ -26,9 +27,17 @@ def engine(clock: ManualClock) -> Engine:
 
 
 @pytest.fixture
-def emulator(clock: ManualClock) -> Iterator[Emulator]:
-    with Emulator(clock=clock) as emulator:
+def emulator(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Emulator]:
+    """Yield a broker with the settings of the mark `emulator`."""
+    mark = request.node.get_closest_marker("emulator")
+    with Emulator(**{"clock": clock, **(mark.kwargs if mark else {})}) as emulator:
         yield emulator
+
+
+@pytest.fixture
+def rest(emulator: Emulator) -> RestClient:
+    """Return a client of a broker that serves HTTP."""
+    return RestClient(emulator.endpoint)
 
 
 @pytest.fixture

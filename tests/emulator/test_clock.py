@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
@@ -17,11 +15,7 @@ from tests.emulator.wire import Wire, data_of
 HOUR = 3600
 
 
-@pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    """Yield an emulator without a clock argument."""
-    with Emulator() as emulator:
-        yield emulator
+pytestmark = pytest.mark.emulator(clock=None)
 
 
 def test_an_advance_of_the_broker_clock_past_the_ack_deadline_ends_leases(

@@ -1,4 +1,4 @@
-"""A TCP port forwarding that can forget its connections, as a port forwarding to a pod does."""
+"""A TCP port forwarding that can forget or cut its connections, as one to a pod does."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Final
 
 CHUNK: Final = 65536
 
+# Seconds. The limit turns a hang into a failure.
+TIMEOUT: Final = 20.0
+
 
 class _Pair:
     """Two connections between which bytes are copied until they are forgotten."""
@@ -20,8 +23,14 @@ class _Pair:
 
     def start(self) -> None:
         near, far = self._sockets
-        for one, other in ((near, far), (far, near)):
-            threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
+        self._back = threading.Thread(target=self._copy, args=(far, near), daemon=True)
+        self._back.start()
+        threading.Thread(target=self._copy, args=(near, far), daemon=True).start()
+
+    def cut(self) -> None:
+        self._sockets[1].shutdown(socket.SHUT_WR)
+        self._back.join(TIMEOUT)
+        assert not self._back.is_alive()
 
     def _copy(self, one: socket.socket, other: socket.socket) -> None:
         with suppress(OSError):
@@ -61,6 +70,11 @@ class Forwarder:
         for pair in alive:
             pair.is_forgotten = True
         return len(alive)
+
+    def cut(self) -> None:
+        """End all connections to the port, and return when its server has closed its side too."""
+        for pair in self._pairs:
+            pair.cut()
 
     def _accept(self) -> None:
         with suppress(OSError):

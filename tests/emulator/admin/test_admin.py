@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -16,28 +15,9 @@ from pullstream_protocol.errors import InvalidArgument, RpcError
 from tests.emulator.rest_client import RestClient
 from tests.emulator.wire import Wire, data_of
 
+pytestmark = pytest.mark.emulator(rest=True)
+
 START = "2023-11-14T22:13:20Z"
-
-
-class Http(RestClient):
-    """A low-level HTTP client for the administration of one broker."""
-
-    def raw(
-        self, verb: str, path: str, body: bytes | None = None, **headers: str
-    ) -> tuple[int, str, str]:
-        return super().raw(verb, f"/v0/admin{path}", body, **headers)
-
-
-@pytest.fixture
-def emulator(clock: ManualClock) -> Iterator[Emulator]:
-    pytest.importorskip("aiohttp")
-    with Emulator(clock=clock, rest=True) as emulator:
-        yield emulator
-
-
-@pytest.fixture
-def http_client(emulator: Emulator) -> Http:
-    return Http(emulator.endpoint)
 
 
 @pytest.fixture
@@ -50,56 +30,56 @@ def admin() -> Admin:
 # ---- faults --------------------------------------------------------------------------------------
 
 
-def test_the_admin_api_sets_lists_and_lifts_faults(http_client: Http, wire: Wire) -> None:
+def test_the_admin_api_sets_lists_and_lifts_faults(rest: RestClient, wire: Wire) -> None:
     """A request has JSON or the words of the command line. Each fault has an ID."""
     wire.create()
-    first = http_client.ok("POST", "/faults", {"fault": "error:Pull:ABORTED:times=1"})
-    second = http_client.ok(
-        "POST", "/faults", {"kind": "drop", "method": "Publish", "resource": "orders"}
+    first = rest.ok("POST", "/v0/admin/faults", {"fault": "error:Pull:ABORTED:times=1"})
+    second = rest.ok(
+        "POST", "/v0/admin/faults", {"kind": "drop", "method": "Publish", "resource": "orders"}
     )
-    listed = http_client.ok("GET", "/faults")["faults"]
+    listed = rest.ok("GET", "/v0/admin/faults")["faults"]
     assert listed == [first, second]
     assert (first["kind"], first["code"], second["resource"]) == ("error", "ABORTED", "orders")
     with pytest.raises(grpc.RpcError) as raised:
         wire.pull(wait=False)
     assert raised.value.code() is grpc.StatusCode.ABORTED
-    assert http_client.ok("DELETE", f"/faults/{second['id']}") == {}
+    assert rest.ok("DELETE", f"/v0/admin/faults/{second['id']}") == {}
     wire.publish("a")
     assert data_of(wire.pull()) == ["a"]
 
 
-def test_the_admin_api_lifts_all_faults_at_once(http_client: Http, wire: Wire) -> None:
+def test_the_admin_api_lifts_all_faults_at_once(rest: RestClient, wire: Wire) -> None:
     """Held calls continue."""
     wire.create()
-    http_client.ok("POST", "/faults", {"fault": "black-hole"})
-    http_client.ok("POST", "/faults", {"fault": "delay:*:3600"})
-    assert http_client.ok("DELETE", "/faults") == {}
-    assert http_client.ok("GET", "/faults") == {"faults": []}
+    rest.ok("POST", "/v0/admin/faults", {"fault": "black-hole"})
+    rest.ok("POST", "/v0/admin/faults", {"fault": "delay:*:3600"})
+    assert rest.ok("DELETE", "/v0/admin/faults") == {}
+    assert rest.ok("GET", "/v0/admin/faults") == {"faults": []}
     wire.publish("a")
 
 
-def test_the_admin_api_aborts_open_streaming_pulls(http_client: Http, wire: Wire) -> None:
+def test_the_admin_api_aborts_open_streaming_pulls(rest: RestClient, wire: Wire) -> None:
     """The open streams end. The answer has their number."""
     wire.create()
     stream = wire.stream()
     assert stream.is_quiet()
-    fault = http_client.ok("POST", "/faults", {"fault": "abort-streams:INTERNAL"})
+    fault = rest.ok("POST", "/v0/admin/faults", {"fault": "abort-streams:INTERNAL"})
     assert fault["hits"] == 1
     assert stream.end() is grpc.StatusCode.INTERNAL
-    assert http_client.ok("GET", "/faults") == {"faults": []}
+    assert rest.ok("GET", "/v0/admin/faults") == {"faults": []}
 
 
 # ---- clock ---------------------------------------------------------------------------------------
 
 
 def test_the_admin_api_advances_the_broker_clock(
-    http_client: Http, wire: Wire, clock: ManualClock
+    rest: RestClient, wire: Wire, clock: ManualClock
 ) -> None:
     """Everything that was due has happened when the answer arrives."""
     wire.create_with("a")
     wire.pull()
-    assert http_client.ok("GET", "/clock") == {"now": START, "seconds": clock.now()}
-    moved = http_client.ok("POST", "/clock:advance", {"seconds": 10.5})
+    assert rest.ok("GET", "/v0/admin/clock") == {"now": START, "seconds": clock.now()}
+    moved = rest.ok("POST", "/v0/admin/clock:advance", {"seconds": 10.5})
     assert moved == {"now": "2023-11-14T22:13:30.500000Z", "seconds": clock.now()}
     assert data_of(wire.pull(wait=False)) == ["a"]
 
@@ -145,8 +125,8 @@ def test_errors_of_the_admin_api_name_the_invalid_value_and_the_allowed_form(
     assert text in refused.value.message
 
 
-def test_errors_of_the_admin_api_have_the_json_form_of_v0_errors(http_client: Http) -> None:
+def test_errors_of_the_admin_api_have_the_json_form_of_v0_errors(rest: RestClient) -> None:
     """{"error": {"code", "message"}}, with a code in words."""
-    status, content = http_client.call("DELETE", "/faults/7")
+    status, content = rest.call("DELETE", "/v0/admin/faults/7")
     assert (status, content["error"]["code"]) == (404, "not_found")
     assert "no fault with the id 7" in content["error"]["message"]

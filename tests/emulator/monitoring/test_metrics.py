@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,10 @@ from pullstream_protocol.version import VERSION
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
 from tests.emulator.rest_client import RestClient
 
+pytestmark = pytest.mark.emulator(rest=True)
+
 LABELS = (("project", "test"), ("subscription", "billing"), ("topic", "orders"))
 OTHER = "projects/other/topics/news"
-
-
-@pytest.fixture
-def emulator(clock: ManualClock) -> Iterator[Emulator]:
-    with Emulator(clock=clock, rest=True) as emulator:
-        yield emulator
 
 
 def topics_of(emulator: Emulator) -> TopicAdminClient:

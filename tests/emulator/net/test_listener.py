@@ -9,7 +9,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -30,12 +30,8 @@ from tests.emulator.program import running
 from tests.emulator.rest_client import V1_SUBSCRIPTION, V1_TOPIC, RestClient, wait_for_pulls
 from tests.emulator.wire import TIMEOUT, Wire
 
-
-@pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    """Yield a broker with both protocols on one port."""
-    with Emulator(rest=True) as emulator:
-        yield emulator
+# A broker with both protocols on one port.
+pytestmark = pytest.mark.emulator(rest=True, clock=None)
 
 
 def is_ok(emulator: Emulator) -> bool:

@@ -8,7 +8,6 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
-from tests.emulator.rest_client import RestClient
 from tests.emulator.v0_client import V0
 
 
@@ -16,11 +15,6 @@ from tests.emulator.v0_client import V0
 def emulator(clock: ManualClock) -> Iterator[Emulator]:
     with Emulator(clock=clock, rest=True) as emulator:
         yield emulator
-
-
-@pytest.fixture
-def rest(emulator: Emulator) -> RestClient:
-    return RestClient(emulator.endpoint)
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from pullstream_emulator.services.subscriber import SubscriberService
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.relay import Relay
 from tests.emulator.wire import TIMEOUT, Wire
+from tests.subscriber.forwarder import Forwarder
 
 
 def start_pull(wire: Wire, emulator: Emulator, timeout: float = TIMEOUT) -> Any:
@@ -142,12 +142,12 @@ def test_messages_of_a_pull_whose_caller_disconnects_while_served_are_redelivere
         busy.set()
         go_on.wait(TIMEOUT)
 
-    with Relay(emulator.port) as relay, Wire(relay.endpoint) as gone:
+    with Forwarder(emulator.port) as forwarder, Wire(forwarder.endpoint) as gone:
         call = start_pull(gone, emulator)
         owner = threading.Thread(target=emulator.inspect, args=[publish_and_stay_busy])
         owner.start()
         assert busy.wait(TIMEOUT)
-        relay.cut()
+        forwarder.cut()
         go_on.set()
         owner.join()
         assert [m.message.data for m in wire.pull()] == [b"a"]
