@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from pullstream_protocol.errors import RpcError, from_rpc_error
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD, UNSEEN, Kind
 from tests.emulator.broker import SUBSCRIPTION, TOPIC, update_request
@@ -39,6 +40,12 @@ class Wire:
     def start(self, method: str, request: Message, timeout: float = TIMEOUT) -> Any:
         """Return the call as a future. `cancel()` ends it."""
         return self.raw(method).future(request.SerializeToString(), timeout=timeout)
+
+    def failure(self, method: str, request: Message) -> RpcError:
+        """Return the error of a call, with its ErrorInfo."""
+        error = self.start(method, request).exception()
+        assert error is not None, f"{method} succeeded"
+        return from_rpc_error(error)
 
     def raw(self, method: str) -> Any:
         """Return the plain gRPC call, which takes the request as bytes."""
@@ -170,6 +177,11 @@ class Stream:
     def cancel(self) -> None:
         self.call.cancel()
         self._requests.put(None)
+
+
+def wait_until_idle(*streams: Stream) -> None:
+    """Wait until the broker knows that each of these streams is open and has no message for it."""
+    assert all(stream.is_quiet() for stream in streams)
 
 
 def data_of(received: list[pubsub.ReceivedMessage]) -> list[str]:

@@ -15,15 +15,10 @@ from pullstream_emulator.faults import Faults
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.wire import TIMEOUT, Stream, Wire, data_of
+from tests.emulator.wire import TIMEOUT, Wire, data_of, wait_until_idle
 
 GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
 PULL = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=10)
-
-
-def stand(*streams: Stream) -> None:
-    """Wait until the broker knows that each of these streams is open and idle."""
-    assert all(stream.is_quiet() for stream in streams)
 
 
 # ---- a broker that hangs -------------------------------------------------------------------------
@@ -37,7 +32,7 @@ def test_a_black_hole_fault_holds_all_answers_of_the_broker_until_the_fault_is_l
     After the lift each gets its answer.
     """
     stream = wire.stream()
-    stand(stream)
+    wait_until_idle(stream)
     pull = wire.start("Pull", PULL)
     while not emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)):
         pass
@@ -55,7 +50,7 @@ def test_a_black_hole_fault_holds_all_answers_of_the_broker_until_the_fault_is_l
     assert call.result().name == TOPIC
     received = data_of(pull.result().received_messages) + stream.data(1)
     assert sorted(received) == ["a", "b"]
-    stand(new)
+    wait_until_idle(new)
 
 
 def test_a_call_under_a_black_hole_fault_ends_with_deadline_exceeded_and_has_no_effect(
@@ -131,7 +126,7 @@ def test_the_dead_network_fault_blocks_requests_and_answers(relayed: Emulator, f
     After the lift the data arrive late.
     """
     stream = far.stream()
-    stand(stream)
+    wait_until_idle(stream)
     fault = relayed.faults.black_hole()
     other = Wire(relayed.endpoint)
     calls = [
@@ -143,7 +138,7 @@ def test_the_dead_network_fault_blocks_requests_and_answers(relayed: Emulator, f
     assert not any(call.done() for call in calls)
     fault.lift()
     assert [call.code() for call in calls] == [grpc.StatusCode.OK, grpc.StatusCode.NOT_FOUND]
-    stand(stream)
+    wait_until_idle(stream)
     other.close()
 
 
@@ -214,7 +209,7 @@ def test_a_broker_under_the_dead_network_fault_can_be_stopped(clock: ManualClock
         wire = Wire(emulator.endpoint)
         wire.create()
         stream = wire.stream()
-        stand(stream)
+        wait_until_idle(stream)
         emulator.faults.black_hole()
     assert stream.end() is grpc.StatusCode.UNAVAILABLE
     wire.close()

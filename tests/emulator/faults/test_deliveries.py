@@ -10,14 +10,10 @@ from pullstream_protocol.clock import ManualClock
 from tests.emulator.broker import SUBSCRIPTION
 from tests.emulator.wire import Wire, ack_ids_of, data_of
 
+# Only keys define an order.
+pytestmark = pytest.mark.subscription(enable_message_ordering=True)
+
 LETTERS = [*"abcdefgh"]
-
-
-@pytest.fixture
-def faults(emulator: Emulator, wire: Wire) -> Faults:
-    """Return the faults of a broker with an ordered subscription: only keys define an order."""
-    wire.create(enable_message_ordering=True)
-    return emulator.faults
 
 
 # ---- duplicates ----------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from pullstream_protocol.errors import (
     NotFound,
     RpcError,
     Unavailable,
-    from_rpc_error,
 )
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
@@ -35,13 +34,6 @@ INVALID = "PERMANENT_FAILURE_INVALID_ACK_ID"
 
 def acknowledging(*ack_ids: str) -> pubsub.AcknowledgeRequest:
     return pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=ack_ids)
-
-
-def failure(wire: Wire, method: str, request: Any) -> RpcError:
-    """Return the error of a call."""
-    error = wire.start(method, request).exception()
-    assert error is not None, f"{method} succeeded"
-    return from_rpc_error(error)
 
 
 # ---- delay ---------------------------------------------------------------------------------------
@@ -93,7 +85,7 @@ def test_a_call_refused_by_an_error_fault_is_not_carried_out_by_the_broker(
     """The caller gets the error. Calls of other clients and methods succeed."""
     faults.error("Publish", Aborted("not today"))
     request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"a")])
-    refused = failure(wire, "Publish", request)
+    refused = wire.failure("Publish", request)
     assert isinstance(refused, Aborted)
     assert refused.message == "not today"
     faults.clear()
@@ -105,7 +97,7 @@ def test_a_pull_that_an_error_fault_refuses_takes_no_message(faults: Faults, wir
     """A call that encodes its own answer is refused like any other."""
     wire.publish("a")
     with faults.error("Pull", Unavailable("away"), times=1):
-        assert isinstance(failure(wire, "Pull", PULL), Unavailable)
+        assert isinstance(wire.failure("Pull", PULL), Unavailable)
     assert data_of(wire.pull(wait=False)) == ["a"]
 
 
@@ -115,7 +107,7 @@ def test_a_fault_with_a_count_affects_that_many_calls_and_no_more(
     """Only calls that the fault affects count."""
     fault = faults.error("GetTopic", Unavailable("away"), times=2)
     for _ in range(2):
-        assert isinstance(failure(wire, "GetTopic", GET_TOPIC), Unavailable)
+        assert isinstance(wire.failure("GetTopic", GET_TOPIC), Unavailable)
     assert wire.call("GetTopic", GET_TOPIC).name == TOPIC
     assert fault.hits == 2
 
@@ -125,8 +117,8 @@ def test_a_fault_set_for_the_method_star_affects_calls_of_every_method(
 ) -> None:
     """The fault affects unary calls, pulls and streams."""
     fault = faults.error("*", Unavailable("away"))
-    assert isinstance(failure(wire, "GetTopic", GET_TOPIC), Unavailable)
-    assert isinstance(failure(wire, "Pull", PULL), Unavailable)
+    assert isinstance(wire.failure("GetTopic", GET_TOPIC), Unavailable)
+    assert isinstance(wire.failure("Pull", PULL), Unavailable)
     assert wire.stream().end() is grpc.StatusCode.UNAVAILABLE
     assert fault.hits == 3
 
@@ -138,7 +130,7 @@ def test_an_error_fault_sends_the_error_details_given_to_the_fault(
     """The reason is an ErrorInfo in the trailers. By default there are only status and text."""
     error = Internal("broken", reason="WORN_OUT", metadata={"since": "1999"})
     faults.error("GetTopic", error, with_details=with_details)
-    got = failure(wire, "GetTopic", GET_TOPIC)
+    got = wire.failure("GetTopic", GET_TOPIC)
     assert (type(got), got.message) == (Internal, "broken")
     expected = ("WORN_OUT", {"since": "1999"}) if with_details else (None, {})
     assert (got.reason, dict(got.metadata or {})) == expected
@@ -152,7 +144,7 @@ def test_an_error_fault_may_choose_the_calls_to_refuse_by_their_request(
     fault = faults.error(
         "CreateTopic", lambda request: NotFound("gone") if request.name == missing else None
     )
-    assert isinstance(failure(wire, "CreateTopic", pubsub.Topic(name=missing)), NotFound)
+    assert isinstance(wire.failure("CreateTopic", pubsub.Topic(name=missing)), NotFound)
     assert wire.call("CreateTopic", pubsub.Topic(name=f"{TOPIC}-2")).name == f"{TOPIC}-2"
     assert fault.hits == 1
 
@@ -169,7 +161,7 @@ def test_an_error_fault_may_report_a_different_failure_for_each_ack_id(
         return Aborted("some failed", reason=EXACTLY_ONCE_FAILURE, metadata=metadata)
 
     with faults.error("Acknowledge", fail, times=1):
-        error = failure(wire, "Acknowledge", acknowledging(*ids))
+        error = wire.failure("Acknowledge", acknowledging(*ids))
     assert dict(error.metadata or {}) == {ids[0]: TRANSIENT, ids[1]: INVALID}
     assert emulator.backlog(SUBSCRIPTION) == 2
     wire.acknowledge(*ids)
@@ -188,7 +180,7 @@ def test_the_error_of_an_error_fault_includes_ack_ids_that_the_broker_itself_ref
     emulator.faults.error(
         "Acknowledge", Aborted("some failed", reason=EXACTLY_ONCE_FAILURE, metadata=failed)
     )
-    error = failure(wire, "Acknowledge", acknowledging(first, second, third))
+    error = wire.failure("Acknowledge", acknowledging(first, second, third))
     assert dict(error.metadata or {}) == {**failed, second: TRANSIENT}
     assert emulator.backlog(SUBSCRIPTION) == 3
 
@@ -201,7 +193,7 @@ def test_ack_ids_that_the_error_of_a_fault_does_not_name_are_acknowledged(
     first, *others = ack_ids_of(wire.pull())
     error = Aborted("one failed", reason=EXACTLY_ONCE_FAILURE, metadata={first: TRANSIENT})
     with faults.error("Acknowledge", error, times=1):
-        got = failure(wire, "Acknowledge", acknowledging(first, *others))
+        got = wire.failure("Acknowledge", acknowledging(first, *others))
     assert dict(got.metadata or {}) == {first: TRANSIENT}
     assert emulator.backlog(SUBSCRIPTION) == 1
     wire.acknowledge(first)
@@ -217,7 +209,7 @@ def test_under_the_lost_reply_fault_a_failed_call_has_taken_effect_on_the_broker
     """The caller cannot distinguish the call from one that was not carried out."""
     fault = faults.lose_reply("Publish", times=1)
     request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"a")])
-    assert isinstance(failure(wire, "Publish", request), Unavailable)
+    assert isinstance(wire.failure("Publish", request), Unavailable)
     assert fault.hits == 1
     assert emulator.backlog(SUBSCRIPTION) == 1
     wire.call("Publish", request)
@@ -243,7 +235,7 @@ def test_the_lost_reply_fault_does_not_replace_the_error_of_a_failed_call(
     """The call's own error is returned instead."""
     fault = faults.lose_reply("GetTopic")
     request = pubsub.GetTopicRequest(topic=f"{TOPIC}-missing")
-    assert isinstance(failure(wire, "GetTopic", request), NotFound)
+    assert isinstance(wire.failure("GetTopic", request), NotFound)
     assert fault.hits == 0
 
 
@@ -320,7 +312,7 @@ def test_a_fault_used_in_a_with_statement_is_lifted_at_the_end_of_the_block(
 ) -> None:
     """`lift` does the same, and can be called repeatedly."""
     with faults.error("GetTopic", Unavailable("away")) as fault:
-        failure(wire, "GetTopic", GET_TOPIC)
+        wire.failure("GetTopic", GET_TOPIC)
     fault.lift()
     assert wire.call("GetTopic", GET_TOPIC).name == TOPIC
     assert fault.hits == 1
@@ -342,7 +334,7 @@ def test_faults_stay_active_across_a_restart_of_the_emulator() -> None:
     emulator.faults.error("*", Aborted("no"))
     for _ in range(2):
         with emulator, Wire(emulator.endpoint) as wire:
-            assert isinstance(failure(wire, "GetTopic", GET_TOPIC), Aborted)
+            assert isinstance(wire.failure("GetTopic", GET_TOPIC), Aborted)
 
 
 def test_a_fault_with_a_used_up_count_is_removed_from_the_list_of_active_faults(
@@ -351,7 +343,7 @@ def test_a_fault_with_a_used_up_count_is_removed_from_the_list_of_active_faults(
     """A long test may set thousands of faults."""
     for _ in range(5):
         faults.error("GetTopic", Unavailable("away"), times=1)
-        failure(wire, "GetTopic", GET_TOPIC)
+        wire.failure("GetTopic", GET_TOPIC)
     assert len(faults.active) == 1
 
 

@@ -15,7 +15,7 @@ from pullstream_protocol.errors import Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.messages import schema_pb2 as schema
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
-from tests.emulator.wire import Wire
+from tests.emulator.wire import Wire, wait_until_idle
 
 OTHER = f"{PROJECT}/topics/refunds"
 AWAY = Unavailable("away")
@@ -89,7 +89,7 @@ def test_a_stream_fault_with_a_count_ends_that_many_streaming_pulls(
 ) -> None:
     """The other streams continue."""
     streams = [wire.stream() for _ in range(3)]
-    assert all(stream.is_quiet() for stream in streams)
+    wait_until_idle(*streams)
     assert faults.close_streams(times=2).hits == 2
     wire.publish("a")
     ended = 0

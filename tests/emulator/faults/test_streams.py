@@ -17,17 +17,12 @@ from pullstream_protocol.errors import Internal, Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.wire import TIMEOUT, Stream, Wire, ack_ids_of, data_of
+from tests.emulator.wire import TIMEOUT, Wire, ack_ids_of, data_of, wait_until_idle
 
 GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
 PULL = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=10)
 
 pytestmark = pytest.mark.subscription(enable_exactly_once_delivery=True)
-
-
-def stand(*streams: Stream) -> None:
-    """Wait until the broker knows that each of these streams is open and idle."""
-    assert all(stream.is_quiet() for stream in streams)
 
 
 # ---- delay, error, lost reply, drop --------------------------------------------------------------
@@ -38,7 +33,7 @@ def test_a_delay_fault_delays_each_response_of_an_open_streaming_pull(
 ) -> None:
     """The second response is as late as the first."""
     stream = wire.stream(stream_ack_deadline_seconds=600)
-    stand(stream)
+    wait_until_idle(stream)
     fault = faults.delay("StreamingPull", 100)
     before = clock.monotonic()
     for number, data in enumerate(["a", "b"], start=1):
@@ -57,13 +52,13 @@ def test_an_error_fault_refuses_new_streaming_pulls_and_does_not_end_open_ones(
 ) -> None:
     """The fault refuses this many new streams. An open one continues."""
     old = wire.stream()
-    stand(old)
+    wait_until_idle(old)
     faults.error("StreamingPull", Unavailable("away"), times=1)
-    stand(old)
+    wait_until_idle(old)
     refused = wire.stream()
     assert refused.end() is grpc.StatusCode.UNAVAILABLE
     assert refused.details() == "away"
-    stand(old, wire.stream())
+    wait_until_idle(old, wire.stream())
 
 
 def test_an_error_fault_may_choose_the_streaming_pulls_to_refuse_by_their_first_request(
@@ -75,7 +70,7 @@ def test_an_error_fault_may_choose_the_streaming_pulls_to_refuse_by_their_first_
         lambda request: Unavailable("away") if request.client_id == "unlucky" else None,
     )
     assert wire.stream(client_id="unlucky").end() is grpc.StatusCode.UNAVAILABLE
-    stand(wire.stream(client_id="lucky"))
+    wait_until_idle(wire.stream(client_id="lucky"))
 
 
 def test_the_lost_reply_fault_ends_a_streaming_pull_instead_of_sending_its_next_response(
@@ -83,7 +78,7 @@ def test_the_lost_reply_fault_ends_a_streaming_pull_instead_of_sending_its_next_
 ) -> None:
     """The messages of the lost response are returned."""
     stream = wire.stream()
-    stand(stream)
+    wait_until_idle(stream)
     fault = faults.lose_reply("StreamingPull", times=1, code=grpc.StatusCode.INTERNAL)
     wire.publish("a")
     assert stream.end() is grpc.StatusCode.INTERNAL
@@ -134,7 +129,7 @@ def test_the_abort_fault_ends_every_open_streaming_pull_with_the_error_of_the_fa
     Their messages are available, and new streams are accepted.
     """
     streams = [wire.stream(), wire.stream()]
-    stand(*streams)
+    wait_until_idle(*streams)
     wire.publish("a")
     fault = faults.abort_streams(Internal("broken"))
     for stream in streams:
@@ -164,7 +159,7 @@ def test_the_abort_fault_does_not_end_unary_calls(
 ) -> None:
     """A waiting Pull continues to wait."""
     stream = wire.stream()
-    stand(stream)
+    wait_until_idle(stream)
     pull = wire.start("Pull", PULL)
     while not emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)):
         pass
@@ -195,7 +190,7 @@ def test_the_abort_fault_may_end_a_streaming_pull_after_a_given_number_of_respon
     for _ in range(2):
         stream = wire.stream()
         for data in "ab":
-            stand(stream)
+            wait_until_idle(stream)
             wire.publish(data)
             assert stream.data(1) == [data]
         assert stream.end() is grpc.StatusCode.UNAVAILABLE
@@ -254,7 +249,7 @@ def test_messages_go_to_other_consumers_while_a_streaming_pull_is_silenced_by_a_
 ) -> None:
     """One response on it is lost until its deadline. All other messages go to other consumers."""
     stream = wire.stream(stream_ack_deadline_seconds=10)
-    stand(stream)
+    wait_until_idle(stream)
     fault = faults.silence_streams()
     wire.publish("a")
     fault.wait_for_hits()
@@ -269,7 +264,7 @@ def test_cancelling_a_silenced_streaming_pull_frees_its_leased_messages(
 ) -> None:
     """The messages were not sent, so they go to others at once."""
     stream = wire.stream(stream_ack_deadline_seconds=600)
-    stand(stream)
+    wait_until_idle(stream)
     fault = faults.silence_streams()
     wire.publish("a")
     fault.wait_for_hits()
@@ -288,7 +283,7 @@ def test_the_silence_fault_also_holds_a_newly_opened_streaming_pull(
     wire.publish("a")
     assert data_of(wire.pull()) == ["a"]
     fault.lift()
-    stand(stream)
+    wait_until_idle(stream)
 
 
 def test_the_abort_fault_ends_a_streaming_pull_that_the_silence_fault_holds(
@@ -296,7 +291,7 @@ def test_the_abort_fault_ends_a_streaming_pull_that_the_silence_fault_holds(
 ) -> None:
     """The error is the only thing that the client receives."""
     stream = wire.stream()
-    stand(stream)
+    wait_until_idle(stream)
     fault = faults.silence_streams()
     wire.publish("a")
     fault.wait_for_hits()

@@ -106,10 +106,9 @@ def test_broker_metrics_count_dead_letters_per_source_subscription(emulator: Emu
 
 
 def test_the_broker_status_over_http_lists_topics_and_subscriptions(
-    emulator: Emulator, clock: ManualClock
+    rest: RestClient, emulator: Emulator, clock: ManualClock
 ) -> None:
     """The names are in order, and may be limited to a project."""
-    rest = RestClient(emulator.endpoint)
     with topics_of(emulator) as topics, subscriptions_of(emulator) as subscriptions:
         for topic in (TOPIC, OTHER):
             topics.create_topic(name=topic)

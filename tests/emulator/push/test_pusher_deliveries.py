@@ -11,7 +11,7 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
-from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, RpcError, from_rpc_error
+from pullstream_protocol.errors import FailedPrecondition, InvalidArgument
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC, update_request
 from tests.emulator.push_endpoint import Endpoint, Pushed
@@ -32,12 +32,6 @@ def to(url: str, **config: Any) -> pubsub.PushConfig:
 def modify(wire: Wire, config: pubsub.PushConfig) -> None:
     request = pubsub.ModifyPushConfigRequest(subscription=SUBSCRIPTION, push_config=config)
     wire.call("ModifyPushConfig", request)
-
-
-def failure(wire: Wire, method: str, request: Any) -> RpcError:
-    error = wire.start(method, request).exception()
-    assert error is not None, f"{method} succeeded"
-    return from_rpc_error(error)
 
 
 def await_acknowledged(emulator: Emulator) -> None:
@@ -221,7 +215,7 @@ def test_a_subscription_can_be_changed_between_push_and_pull_at_run_time(
     modify(wire, to(endpoint.url("/first")))
     assert endpoint.next().path == "/first"
     await_acknowledged(emulator)
-    refused = failure(wire, "Pull", pull)
+    refused = wire.failure("Pull", pull)
     assert isinstance(refused, FailedPrecondition)
     assert refused.message == "This method is not supported for this subscription type."
     wire.update(push_config=to(endpoint.url("/second")))
@@ -259,7 +253,7 @@ def test_a_push_endpoint_that_is_no_url_is_refused(wire: Wire, url: str) -> None
         ("UpdateSubscription", update),
         ("ModifyPushConfig", change),
     ):
-        refused = failure(wire, method, request)
+        refused = wire.failure(method, request)
         assert isinstance(refused, InvalidArgument)
         assert refused.message.startswith(f"Invalid push endpoint given (endpoint={url}).")
     listed = wire.call(
@@ -273,7 +267,7 @@ def test_a_push_config_with_an_unknown_x_goog_version_is_refused(wire: Wire) -> 
     wire.create()
     config = to("http://127.0.0.1:1/", attributes={"x-goog-version": "v3"})
     request = pubsub.ModifyPushConfigRequest(subscription=SUBSCRIPTION, push_config=config)
-    refused = failure(wire, "ModifyPushConfig", request)
+    refused = wire.failure("ModifyPushConfig", request)
     assert isinstance(refused, InvalidArgument)
     assert refused.message == "Invalid push endpoint version given in push config (version=v3)."
 

@@ -368,10 +368,9 @@ def emulator() -> Iterator[Emulator]:
     ],
 )
 def test_every_http_route_refuses_a_request_of_a_foreign_web_page(
-    emulator: Emulator, verb: str, path: str, headers: dict[str, str]
+    rest: RestClient, verb: str, path: str, headers: dict[str, str]
 ) -> None:
     """The request is refused before it has any effect. The answer has the form of the API."""
-    rest = RestClient(emulator.endpoint)
     status, kind, text = rest.raw(verb, path, None, **headers)
     assert (status, kind) == (403, "application/json; charset=UTF-8")
     assert "--allow-host" in text or "--allow-origin" in text
@@ -380,9 +379,8 @@ def test_every_http_route_refuses_a_request_of_a_foreign_web_page(
 
 @pytest.mark.parametrize("host", [None, "pubsub:8085", "pubsub.testing.svc.cluster.local"])
 def test_host_header_names_used_by_compose_and_kubernetes_clients_are_accepted(
-    emulator: Emulator, host: str | None
+    rest: RestClient, host: str | None
 ) -> None:
-    rest = RestClient(emulator.endpoint)
     headers = {} if host is None else {"Host": host}
     assert rest.call("GET", V1_TOPIC, **headers).status == 200
 

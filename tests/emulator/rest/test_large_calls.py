@@ -69,8 +69,7 @@ def test_a_message_of_9_mb_over_http_does_not_block_the_event_loop(rest: RestCli
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_large_v0_appends_and_reads_do_not_block_the_event_loop(emulator: Emulator) -> None:
-    v0 = V0(emulator.endpoint)
+def test_large_v0_appends_and_reads_do_not_block_the_event_loop(v0: V0) -> None:
     numbers = list(range(100_000))
     with measured_steps() as steps:
         v0.append(*[numbers] * 10)

@@ -14,10 +14,10 @@ from pullstream_emulator.engine import Consumer, Delivery
 from pullstream_emulator.engine.delivery.subscription import Subscription
 from pullstream_emulator.services.refused_ack_ids import ALWAYS_NAMED
 from pullstream_protocol.clock import ManualClock
-from pullstream_protocol.errors import ResourceExhausted, Unavailable, from_rpc_error
+from pullstream_protocol.errors import ResourceExhausted, Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.wire import Wire
+from tests.emulator.wire import Wire, wait_until_idle
 
 # The default limit of Python's gRPC, also in the official client.
 RECEIVE_LIMIT = 4 * 1024 * 1024
@@ -122,7 +122,7 @@ def test_two_streaming_pulls_share_the_messages_of_a_subscription(wire: Wire, ot
     """Each message goes to one of them. Messages that do not fit into one go to the other."""
     wire.create()
     streams = [wire.stream(max_outstanding_messages=3), other.stream(max_outstanding_messages=3)]
-    assert all(stream.is_quiet() for stream in streams)
+    wait_until_idle(*streams)
     wire.publish(*"abcdef")
     first, second = (stream.data(3) for stream in streams)
     assert sorted(first + second) == list("abcdef")
@@ -132,7 +132,7 @@ def test_two_idle_streaming_pulls_get_similar_numbers_of_messages(wire: Wire, ot
     """The rule also holds without limits."""
     wire.create()
     streams = [wire.stream(), other.stream()]
-    assert all(stream.is_quiet() for stream in streams)
+    wait_until_idle(*streams)
     wire.publish(*(str(i) for i in range(100)))
     for stream in streams:
         assert len(stream.next().received_messages) == 50
@@ -173,7 +173,7 @@ def test_the_error_of_a_lease_extension_names_only_as_many_ack_ids_as_fit_into_t
     request = pubsub.ModifyAckDeadlineRequest(
         subscription=SUBSCRIPTION, ack_ids=longest, ack_deadline_seconds=60
     )
-    error = from_rpc_error(wire.start("ModifyAckDeadline", request).exception())
+    error = wire.failure("ModifyAckDeadline", request)
     assert isinstance(error, ResourceExhausted)
     assert len(error.metadata or {}) == ALWAYS_NAMED
 

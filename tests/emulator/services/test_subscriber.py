@@ -17,7 +17,7 @@ from pullstream_emulator.services.subscriber import SubscriberService
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.wire import TIMEOUT, Wire
+from tests.emulator.wire import TIMEOUT, Wire, wait_until_idle
 from tests.subscriber.forwarder import Forwarder
 
 
@@ -240,7 +240,7 @@ def test_streaming_pulls_do_not_count_towards_the_maximum_of_waiting_pulls(
 ) -> None:
     """The number of streams is not limited."""
     streams = [wire.stream() for _ in range(3)]
-    assert all(stream.is_quiet() for stream in streams)
+    wait_until_idle(*streams)
     assert emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)) == 0
 
 

@@ -32,13 +32,6 @@ def modify(seconds: int, *ack_ids: str) -> tuple[str, Message]:
     )
 
 
-def failure(wire: Wire, call: tuple[str, Message]) -> errors.RpcError:
-    """Return the error of a call, with its ErrorInfo."""
-    refused = wire.start(*call).exception()
-    assert refused is not None
-    return errors.from_rpc_error(refused)
-
-
 def publish_and_pull(wire: Wire, count: int) -> list[str]:
     wire.publish(*["x"] * count)
     ids: list[str] = []
@@ -76,7 +69,7 @@ def test_with_exactly_once_delivery_the_error_of_an_acknowledge_call_names_each_
         modify(30, *filter(None, (good, bad))),
         acknowledge(*filter(None, (good, bad))),
     ):
-        error = failure(wire, call)
+        error = wire.failure(*call)
         assert isinstance(error, errors.InvalidArgument)
         assert error.message == SOME_INVALID
         assert error.reason == "EXACTLY_ONCE_ACKID_FAILURE"
@@ -101,12 +94,12 @@ def test_with_exactly_once_delivery_a_repeated_acknowledgement_succeeds(
     wire.publish("a", "b", key=key)
     first, second = (message.ack_id for message in wire.pull(2))
     wire.acknowledge(first)
-    assert dict(failure(wire, modify(30, first)).metadata) == {first: INVALID}
+    assert dict(wire.failure(*modify(30, first)).metadata) == {first: INVALID}
     wire.acknowledge(first, second)
     clock.advance(659)
     wire.acknowledge(second, first)
     clock.advance(134)
-    assert dict(failure(wire, acknowledge(first)).metadata) == {first: INVALID}
+    assert dict(wire.failure(*acknowledge(first)).metadata) == {first: INVALID}
 
 
 def test_an_expired_exactly_once_ack_id_is_refused_even_after_another_id_is_acknowledged(
@@ -118,7 +111,7 @@ def test_an_expired_exactly_once_ack_id_is_refused_even_after_another_id_is_ackn
     clock.advance(10)
     (renewed,) = (message.ack_id for message in wire.pull())
     wire.acknowledge(renewed)
-    error = failure(wire, acknowledge(renewed, expired))
+    error = wire.failure(*acknowledge(renewed, expired))
     assert dict(error.metadata) == {renewed: TRANSIENT, expired: INVALID}
 
 
@@ -145,7 +138,7 @@ def test_an_exactly_once_acknowledge_call_with_too_many_stale_ack_ids_acknowledg
     wire.acknowledge(*(message.ack_id for message in wire.pull(150)))
     (good,) = publish_and_pull(wire, 1)
     for call in (acknowledge(good, *stale), modify(0, good, *stale)):
-        error = failure(wire, call)
+        error = wire.failure(*call)
         assert isinstance(error, errors.InvalidArgument)
         assert error.message == (
             "150 of the 151 acknowledgement ids in the request were invalid. An error cannot list "
@@ -153,7 +146,7 @@ def test_an_exactly_once_acknowledge_call_with_too_many_stale_ack_ids_acknowledg
         )
     assert emulator.backlog(SUBSCRIPTION) == 1
     assert wire.pull(wait=False) == []
-    error = failure(wire, acknowledge(good, *stale[:90]))
+    error = wire.failure(*acknowledge(good, *stale[:90]))
     assert dict(error.metadata) == {good: TRANSIENT, **dict.fromkeys(stale[:90], INVALID)}
     assert emulator.backlog(SUBSCRIPTION) == 0
 

@@ -140,7 +140,7 @@ def test_the_error_of_an_exactly_once_acknowledge_call_has_the_result_of_each_ac
     wire.modify(0, by_data["returned"])
     ack_ids = [by_data[data] for data in ("1", "3", "free", "returned")]
     request = pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=ack_ids)
-    error = errors.from_rpc_error(wire.start("Acknowledge", request).exception())
+    error = wire.failure("Acknowledge", request)
     assert isinstance(error, errors.InvalidArgument)
     assert error.reason == REASON
     assert error.metadata == {
