@@ -852,7 +852,7 @@ def test_closing_the_publisher_does_not_close_a_channel_passed_by_the_user(serve
 
 
 def test_futures_of_messages_published_on_a_closed_channel_have_an_error(server: Server) -> None:
-    """Their futures have the error."""
+    """The user may have closed the channel before the publish."""
     channel = grpc.insecure_channel(server.endpoint)
     with PublisherClient(channel=channel) as publisher:
         channel.close()

@@ -125,7 +125,7 @@ def test_messages_with_different_timeouts_or_retries_share_no_publish_request() 
 
 
 def test_a_publish_batch_that_a_caller_waits_for_is_sent_at_once() -> None:
-    """Unless something of its sequencer is in flight: then the answer comes first."""
+    """With a request of its sequencer in flight, the batch waits for the answer."""
     publisher = Publisher()
     publisher.add(b"1").outcome.on_wait()
     first = take(publisher)
@@ -341,7 +341,7 @@ def test_a_due_publish_retry_waits_for_an_answer_at_the_limit_of_unanswered_requ
 
 
 def test_with_hedging_a_slow_publish_request_is_sent_again_after_each_delay() -> None:
-    """Until it succeeds; the first success counts."""
+    """The repetition ends with the first success."""
     publisher = Publisher(max_messages=1, hedging=PublishHedging(delay=1.0))
     publisher.add(b"1")
     batch = take(publisher)
@@ -398,7 +398,7 @@ def test_a_publish_batch_sent_twice_by_hedging_fails_only_when_both_requests_fai
 
 
 def test_abandoning_the_publish_queue_returns_all_batches_without_an_answer() -> None:
-    """They are open, waiting, in flight, or between two attempts."""
+    """The batches are open, waiting, in flight, or between two attempts."""
     publisher = Publisher(max_messages=1)
     batches = {publisher.add(b"1"), publisher.add(b"2"), publisher.add(b"3", "k")}
     publisher.queue.failed(take(publisher), ERROR, 0.0)

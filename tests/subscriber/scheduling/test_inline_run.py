@@ -47,7 +47,7 @@ def test_a_reader_thread_replaced_during_an_inline_callback_does_not_read_on() -
 
 
 def test_a_reader_thread_that_ends_its_callback_waits_if_its_replacement_is_starting() -> None:
-    """Its callback returns while the other thread starts. Only one of them may continue."""
+    """The callback returns while the other thread starts. Only one thread may read on."""
     duties = Duties()
     duties.may.clear()
     inline_run = InlineRun(duties.take_over)

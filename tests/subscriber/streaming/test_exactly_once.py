@@ -141,7 +141,7 @@ def test_messages_behind_one_whose_receipt_is_refused_wait_for_the_redelivery_of
 def test_messages_behind_one_whose_retried_receipt_is_refused_wait_for_its_redelivery(
     once: Once,
 ) -> None:
-    """Also if its own receipt was confirmed before."""
+    """The later message waits although its own receipt was confirmed before."""
     first = once.deliver("1", key="k")
     second = once.deliver("2", key="k")
     refuse(first, **{"1": TRANSIENT})

@@ -139,7 +139,7 @@ def test_received_messages_are_leased_count_for_flow_control_and_are_passed_to_c
 
 
 def test_acknowledging_a_message_twice_frees_its_room_in_flow_control_once() -> None:
-    """However often it is acknowledged."""
+    """Further acknowledgements of the message free nothing."""
     world = World()
     world.receive("a", "b", size=20)
     (a, b) = world.leased_messages("a", "b")
@@ -185,7 +185,7 @@ def test_messages_read_after_a_reader_pause_are_treated_as_leased_since_the_paus
 
 
 def test_an_ack_in_a_callback_frees_flow_control_room_before_the_servers_answer() -> None:
-    """Through the dispatcher; the message is released before the server has answered."""
+    """The dispatcher releases the message before the server has answered."""
     world = World()
     world.receive("a", "b")
     with sending(world):
@@ -260,7 +260,7 @@ def test_messages_behind_a_running_message_of_their_ordering_key_are_held() -> N
 
 
 def test_messages_that_arrive_during_a_shutdown_are_returned_after_the_stream_has_ended() -> None:
-    """Earlier, the server would send them again on the same stream."""
+    """Messages returned earlier would be sent again on the same stream."""
     world = World()
     world.receive("a")
     world.lifecycle.move(SubscriptionState.CLOSING)
@@ -280,7 +280,7 @@ def test_messages_that_arrive_during_a_shutdown_are_returned_after_the_stream_ha
 
 
 def test_a_nack_during_a_shutdown_is_sent_to_the_server_after_the_stream_has_ended() -> None:
-    """Earlier, the server would send the message and its key again on the same stream."""
+    """After an earlier nack, the server would send the message again on the same stream."""
     world = World()
     world.receive("a", "b")
     first, second = world.leased_messages("a", "b")

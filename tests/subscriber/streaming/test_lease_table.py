@@ -204,7 +204,7 @@ def test_the_lease_table_reports_the_latencies_of_acknowledged_messages() -> Non
 def test_no_lease_ends_before_the_lease_table_extends_or_gives_it_up(
     arrivals: list[float], limit: float, took: float, delay: float
 ) -> None:
-    """This holds for any times of arrival, even if the leaser looks up to two seconds late."""
+    """Messages arrive at any times, and the leaser looks up to two seconds late."""
     table = LeaseTable(FlowControl(max_lease_duration=limit))
     table.remove_handled([message("before")], took)
     ends: dict[str, float] = {}

@@ -437,7 +437,7 @@ def test_the_lease_end_of_an_older_delivery_does_not_restart_the_wait_for_a_rede
 
 
 def test_a_message_whose_exactly_once_receipt_is_refused_does_not_run() -> None:
-    """Nor do the messages behind it, until it is redelivered."""
+    """The messages behind it wait for its redelivery."""
     hold = Hold()
     first, second = keyed("1", "2")
     lose(hold, first)

@@ -616,7 +616,7 @@ class HostileServer:
 def test_every_ack_future_resolves_with_the_servers_result_for_its_ack_id(
     data: st.DataObject,
 ) -> None:
-    """This holds for any dispositions and forms of answers, in any order, and an end at any time.
+    """Dispositions and forms of answers come in any order, and the end comes at any time.
 
     Success means that it took effect. An error that excludes a success means that it did not.
     """

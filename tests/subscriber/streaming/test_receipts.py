@@ -96,7 +96,7 @@ def test_a_receipt_answer_for_an_unknown_ack_id_is_ignored() -> None:
 def test_each_message_is_released_in_order_or_dropped_once_when_its_receipt_is_answered(
     in_order: bool, sizes: list[int], data: st.DataObject
 ) -> None:
-    """This holds for all answers in any order. Responses are released whole and at once."""
+    """Answers come in any order. Responses are released whole and at once."""
     gate = ReceiptGate()
     groups = [[f"{number}/{place}" for place in range(size)] for number, size in enumerate(sizes)]
     for ack_ids in groups:

@@ -149,7 +149,7 @@ def test_a_spark_message_that_lost_its_lease_is_ordered_by_the_time_of_its_redel
 
 
 def test_messages_that_lost_their_leases_use_no_memory_in_the_lease_ledger() -> None:
-    """This also holds while no segment is asked for and the same messages come again and again."""
+    """No segment is requested meanwhile, and the same messages come again and again."""
     ledger = LeaseLedger(set())
     sizes = []
     tracemalloc.start()

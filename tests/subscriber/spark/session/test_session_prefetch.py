@@ -90,7 +90,7 @@ def test_a_prefetched_batch_larger_than_sparks_new_limit_is_divided(world: World
 def test_an_ingest_session_asked_twice_gives_the_same_offset_despite_a_prefetched_batch(
     world: World,
 ) -> None:
-    """This holds although the next segment was written."""
+    """The next segment was written before the second question."""
     session = world.session(work_ahead=AT_ONCE, max_messages_per_trigger=2, linger=1)
     published = publish(world.broker, 4)
     assert session.latest(0) == session.latest(0) == 1

@@ -271,7 +271,7 @@ class MixedUp(Query):
 def test_simulated_ingest_sessions_with_two_checkpoints_acknowledge_no_uncommitted_message(
     shared_broker: Emulator, count: int, batch: int, lives: list[Life]
 ) -> None:
-    """This also holds if two checkpoints use a spool in turns, and older copies are restored."""
+    """Two checkpoints use a spool in turns, and older copies are restored."""
     shared_broker.reset()
     make_subscription(shared_broker)
     with tempfile.TemporaryDirectory() as folder:

@@ -99,7 +99,7 @@ def test_a_damaged_line_in_the_index_of_done_messages_raises_an_error_with_its_n
 
 
 def test_the_index_of_done_messages_is_unchanged_after_a_full_disk(tmp_path: Path) -> None:
-    """Neither the memory nor the file changes."""
+    """The memory and the file are as before."""
     index = index_in(tmp_path, disk=FullDisk())
     with pytest.raises(OSError, match="No space left"):
         index.add(1, [1])
