@@ -17,6 +17,7 @@ from pullstream import (
 )
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import NotFound, PermissionDenied
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 TOPIC = "projects/project-1/topics/orders"
 SUBSCRIPTION = "projects/project-1/subscriptions/billing"
@@ -41,6 +42,16 @@ def emulator() -> Iterator[Emulator]:
         )
         client.create_subscription(name=PLAIN, topic=TOPIC)
         yield running
+
+
+def rejected(emulator: Emulator, reason: str = "bad", **attributes: str) -> pubsub.PubsubMessage:
+    """Publish a message, reject it, and return the only dead letter."""
+    emulator.publish(TOPIC, b"order", **attributes)
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        (message,) = client.fetch(SUBSCRIPTION)
+        message.reject(reason)
+    (dead,) = emulator.messages(DEAD)
+    return dead
 
 
 def test_rejecting_a_message_copies_it_to_the_dead_letter_topic_and_acks_the_message(
@@ -157,12 +168,7 @@ def test_the_reason_of_a_rejected_message_is_shortened_to_the_size_limit_of_attr
     emulator: Emulator,
 ) -> None:
     """An attribute may have 1,024 bytes."""
-    emulator.publish(TOPIC, b"order")
-    with SubscriberClient(endpoint=emulator.endpoint) as client:
-        (message,) = client.fetch(SUBSCRIPTION)
-        message.reject("ü" * 2000)
-    (dead,) = emulator.messages(DEAD)
-    reason = dead.attributes["pullstream_reject_reason"]
+    reason = rejected(emulator, "ü" * 2000).attributes["pullstream_reject_reason"]
     assert len(reason.encode()) <= 1024
     assert reason.endswith("üü...")
 
@@ -215,11 +221,7 @@ def test_a_dead_letter_leaves_out_reject_attributes_above_the_limit_of_attribute
 ) -> None:
     """The attributes of rejection give way, the less important ones first."""
     given = {f"a{number}": "v" for number in range(count)}
-    emulator.publish(TOPIC, b"order", **given)
-    with SubscriberClient(endpoint=emulator.endpoint) as client:
-        (message,) = client.fetch(SUBSCRIPTION)
-        message.reject("bad")
-    (dead,) = emulator.messages(DEAD)
+    dead = rejected(emulator, **given)
     added = {name: value for name, value in dead.attributes.items() if name not in given}
     assert dead.attributes.items() >= given.items()
     assert sorted(added) == sorted(

@@ -21,8 +21,10 @@ from pullstream_emulator import Emulator
 from pullstream_protocol.errors import NotFound
 from tests.subscriber.spark.stage import SUBSCRIPTION, publish, subscribed
 
+Options = dict[str, str]
 
-def options(broker: Emulator, folder: Path, **more: str) -> dict[str, str]:
+
+def options(broker: Emulator, folder: Path, **more: str) -> Options:
     return {
         "subscription": SUBSCRIPTION,
         "endpoint": broker.endpoint,
@@ -32,7 +34,14 @@ def options(broker: Emulator, folder: Path, **more: str) -> dict[str, str]:
     }
 
 
-def rows(given: dict[str, str]) -> list[str]:
+@pytest.fixture
+def given(broker: Emulator, tmp_path: Path) -> Options:
+    """Return the options of a read of an existing subscription."""
+    subscribed(broker)
+    return options(broker, tmp_path)
+
+
+def rows(given: Options) -> list[str]:
     """Return the ids of the rows that Spark would read now."""
     segments = pull(BatchOptions.parse(given, files_are_shared=True))
     batches = [batch for segment in segments for batch in segment.read()]
@@ -59,11 +68,9 @@ def test_every_action_on_one_spark_batch_read_gets_the_same_rows(
 
 
 def test_messages_of_a_spark_batch_read_stay_in_the_backlog_until_the_user_acknowledges_them(
-    broker: Emulator, tmp_path: Path
+    broker: Emulator, given: Options
 ) -> None:
     """Another process gets them as well, such as the next try of a killed job."""
-    given = options(broker, tmp_path)
-    subscribed(broker)
     ids = publish(broker, 5)
     assert rows(given) == ids
     publish(broker, 5)
@@ -74,11 +81,9 @@ def test_messages_of_a_spark_batch_read_stay_in_the_backlog_until_the_user_ackno
 
 
 def test_a_spark_batch_read_leaves_out_redeliveries_of_messages_that_it_acknowledged_before(
-    broker: Emulator, tmp_path: Path
+    broker: Emulator, given: Options
 ) -> None:
     """The lease of such a row ended before the job was done, and another reader had it."""
-    given = options(broker, tmp_path)
-    subscribed(broker)
     publish(broker, 3)
     assert len(rows(given)) == 3
     broker.clock.advance(700)
@@ -93,11 +98,9 @@ def test_a_spark_batch_read_leaves_out_redeliveries_of_messages_that_it_acknowle
 
 
 def test_the_next_spark_batch_read_sends_the_acks_that_a_crash_interrupted(
-    broker: Emulator, tmp_path: Path
+    broker: Emulator, given: Options
 ) -> None:
     """The journal says that the rows are committed, so the next read acknowledges them."""
-    given = options(broker, tmp_path)
-    subscribed(broker)
     publish(broker, 4)
     assert len(rows(given)) == 4
     journal = Journal(BatchOptions.parse(given, files_are_shared=True).settings)
@@ -106,12 +109,8 @@ def test_the_next_spark_batch_read_sends_the_acks_that_a_crash_interrupted(
     broker.wait_until_acked(SUBSCRIPTION)
 
 
-def test_a_spark_batch_read_of_an_empty_subscription_has_no_rows(
-    broker: Emulator, tmp_path: Path
-) -> None:
+def test_a_spark_batch_read_of_an_empty_subscription_has_no_rows(given: Options) -> None:
     """There are no rows, and nothing to acknowledge."""
-    given = options(broker, tmp_path)
-    subscribed(broker)
     assert rows(given) == []
     assert BatchRead(**given).ack() == 0
 
@@ -196,12 +195,8 @@ def test_a_spark_batch_read_refuses_the_spool_folder_of_a_streaming_query(
         rows(options(broker, tmp_path))
 
 
-def test_a_spark_streaming_query_refuses_the_spool_folder_of_a_batch_read(
-    broker: Emulator, tmp_path: Path
-) -> None:
+def test_a_spark_streaming_query_refuses_the_spool_folder_of_a_batch_read(given: Options) -> None:
     """A stream refuses the folder as well."""
-    subscribed(broker)
-    given = options(broker, tmp_path)
     assert rows(given) == []
     reader = PubSubStreamReader(StreamOptions.parse(given, files_are_shared=True))
     with pytest.raises(SpoolError, match="belongs to a batch read"):
@@ -228,11 +223,9 @@ def test_a_spark_batch_read_with_a_damaged_journal_raises(
 
 
 def test_two_concurrent_actions_on_a_spark_batch_read_get_the_same_rows(
-    broker: Emulator, tmp_path: Path
+    broker: Emulator, given: Options
 ) -> None:
     """One action pulls and the other waits for it, and neither removes the other's rows."""
-    subscribed(broker)
     ids = publish(broker, 10)
-    given = options(broker, tmp_path)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(rows, [given] * 4)) == [ids] * 4
