@@ -43,22 +43,18 @@ class Watched:
 
 @pytest.fixture
 def watched() -> Iterator[Watched]:
+    """Yield a heartbeater whose stream is open and has answered its first ping."""
     watched = Watched()
+    watched.settle()
+    watched.heartbeater.received(is_pong=True)
     yield watched
     watched.heartbeater.stop()
-
-
-def open_and_answer(watched: Watched) -> None:
-    watched.heartbeater.opened()
-    assert watched.next() == "ping"
-    watched.heartbeater.received(is_pong=True)
 
 
 def test_the_heartbeater_pings_an_open_stream_at_once_and_every_30_seconds(
     watched: Watched,
 ) -> None:
     """A ping comes when a stream opens and every 30 seconds, and none after it broke."""
-    open_and_answer(watched)
     for _ in range(3):
         assert watched.next_after(PING_EVERY) == "ping"
         watched.heartbeater.received(is_pong=True)
@@ -72,7 +68,6 @@ def test_a_stream_without_answers_to_pings_is_reported_as_silent_only_once(
     watched: Watched,
 ) -> None:
     """After the report there is no stream until another one opens."""
-    open_and_answer(watched)
     assert watched.next_after(PING_EVERY) == "ping"
     assert watched.next_after(PONG_WITHIN) == "silence"
     watched.clock.advance(10 * PING_EVERY)
@@ -84,7 +79,6 @@ def test_the_heartbeater_reports_no_silence_while_the_stream_delivers_messages(
     watched: Watched,
 ) -> None:
     """Messages count without waking the heartbeater."""
-    open_and_answer(watched)
     assert watched.next_after(PING_EVERY) == "ping"
     watched.heartbeater.received(is_pong=False)
     watched.clock.advance(PONG_WITHIN)
@@ -95,7 +89,6 @@ def test_the_heartbeater_reports_no_silent_stream_while_the_reader_is_paused(
     watched: Watched,
 ) -> None:
     """Pings continue without an alarm."""
-    open_and_answer(watched)
     assert watched.next_after(PING_EVERY) == "ping"
     watched.heartbeater.paused()
     for _ in range(5):
@@ -109,7 +102,6 @@ def test_pauses_of_the_stream_reader_do_not_wake_the_heartbeater_thread(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A busy stream has many pauses."""
-    open_and_answer(watched)
     woken: list[object] = []
     monkeypatch.setattr(watched.heartbeater._thread, "post", woken.append)
     watched.heartbeater.paused()
@@ -122,7 +114,6 @@ def test_an_unanswered_ping_before_the_end_of_a_reader_pause_is_not_reported_as_
     watched: Watched,
 ) -> None:
     """The answer may be unread. The next ping counts again."""
-    open_and_answer(watched)
     assert watched.next_after(PING_EVERY) == "ping"
     watched.heartbeater.paused()
     watched.heartbeater.resumed()
@@ -135,7 +126,6 @@ def test_stopping_the_heartbeater_ends_the_heartbeater_thread_and_removes_its_ti
     """A second stop does nothing, and later reports are harmless."""
     before = set(threading.enumerate())
     watched = Watched()
-    open_and_answer(watched)
     watched.heartbeater.stop()
     watched.heartbeater.stop()
     assert not started_since(before, named="pullstream-heartbeat")

@@ -62,13 +62,19 @@ def reported(action: Action) -> Event:
     return action.event(NOON)
 
 
-def live_machine(head: int = 3, **rules: Any) -> FollowMachine:
-    """Return a machine that is live on its first stream at time 0."""
+def opening_machine(head: int = 3, **rules: Any) -> FollowMachine:
+    """Return a machine that opens its first stream at time 0."""
     machine = new_machine(**rules)
     assert machine.next(0) == Read(Checkpoint(0))
     machine.answered(answer(0, head), 0)
     assert isinstance(machine.next(0), Deliver)
     assert machine.next(0) == OpenStream(1)
+    return machine
+
+
+def live_machine(head: int = 3, **rules: Any) -> FollowMachine:
+    """Return a machine that is live on its first stream at time 0."""
+    machine = opening_machine(head, **rules)
     machine.opened(1, head, EPOCH, 0)
     assert reported(machine.next(0)) == CaughtUp(Checkpoint(head, EPOCH), NOON)
     assert machine.next(0) == Wait(30.0)
@@ -114,11 +120,7 @@ def test_a_follower_opens_a_stream_only_near_the_end_of_the_log(head: int, near:
 
 def test_a_follower_reads_up_to_the_start_of_its_stream_before_it_reports_caught_up() -> None:
     """A stream that began after the follower's position needs one last read up to there."""
-    machine = new_machine()
-    machine.next(0)
-    machine.answered(answer(0, 3), 0)
-    machine.next(0)
-    machine.next(0)
+    machine = opening_machine()
     machine.opened(1, 5, EPOCH, 0)
     assert machine.next(0) == Read(Checkpoint(3, EPOCH))
     machine.answered(answer(3, 4, head=5), 0)
@@ -195,11 +197,7 @@ def test_a_follower_ignores_records_of_a_stream_that_it_has_closed() -> None:
 
 def test_a_follower_closes_its_stream_if_the_topic_was_recreated() -> None:
     """The next read reports the recreated topic."""
-    machine = new_machine()
-    machine.next(0)
-    machine.answered(answer(0, 3), 0)
-    machine.next(0)
-    machine.next(0)
+    machine = opening_machine()
     machine.opened(1, 0, EPOCH + 1, 0)
     assert machine.next(0) == LeaveStream(1)
     assert machine.next(0) == Read(Checkpoint(3, EPOCH))
