@@ -27,6 +27,7 @@ from pullstream.follow import (
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from tests.contract.face import TIMEOUT
+from tests.subscriber.streaming.fakes import eventually
 
 TOPIC = "projects/test-project/topics/orders"
 
@@ -165,7 +166,7 @@ class Followed:
         """Append records up to this number, each after the stream has brought the previous one."""
         while (seq := follower.statistics().head_seq) < head_seq:
             self.append()
-            until(partial(_has_come, follower, seq + 1))
+            eventually(partial(_has_come, follower, seq + 1))
 
     def delete(self) -> None:
         """Delete the topic."""
@@ -202,16 +203,7 @@ class Held:
 
 
 def until_live(follower: Follower) -> None:
-    until(lambda: follower.state is FollowState.LIVE)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until `condition` is true. Polls, for conditions that nothing signals."""
-    deadline = SYSTEM_CLOCK.monotonic() + TIMEOUT
-    pause = threading.Event()
-    while not condition():
-        assert SYSTEM_CLOCK.monotonic() < deadline, "it has not happened"
-        pause.wait(0.001)
+    eventually(lambda: follower.state is FollowState.LIVE)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pullstream import SubscriberClient
 from pullstream.follow import CheckpointFile, Record, ServerCursor
-from tests.contract.following import until
+from tests.subscriber.streaming.fakes import eventually
 
 ROOT = Path(__file__).parents[2]
 CURSOR = "projects/test-project/cursors/killed"
@@ -57,7 +57,7 @@ class KillableFollower:
 
     def wait_for(self, count: int) -> None:
         """Wait until this many records have been handled in total."""
-        until(lambda: len(self.handled) >= count)
+        eventually(lambda: len(self.handled) >= count)
 
     def _line(self) -> str:
         assert self._parent.stdout is not None

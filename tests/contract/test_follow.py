@@ -22,7 +22,8 @@ from pullstream.follow import (
 )
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import NotFound, Unavailable
-from tests.contract.following import Followed, Held, until, until_live
+from tests.contract.following import Followed, Held, until_live
+from tests.subscriber.streaming.fakes import eventually
 
 CURSOR = "projects/test-project/cursors/billing"
 
@@ -127,7 +128,7 @@ def test_a_follower_handles_records_of_the_last_read_before_records_pushed_meanw
 
     def append_and_see() -> None:
         here.append(2)
-        until(lambda: follower.statistics().buffered == 2)
+        eventually(lambda: follower.statistics().buffered == 2)
         states.append(follower.state)
 
     here.append(3)
@@ -159,7 +160,7 @@ def test_a_follower_handles_a_record_received_by_read_and_by_stream_only_once_c1
 
     def append_and_wait() -> None:
         here.append(5)
-        until(lambda: follower.statistics().buffered == 5)
+        eventually(lambda: follower.statistics().buffered == 5)
 
     here.append(1)
     here.wire.before("Watch", lambda: here.append(1))
@@ -408,7 +409,7 @@ def test_a_follower_without_an_event_callback_writes_gaps_to_the_log(
     here.client.feeds.put(here.topic, config={"cap_records": 10})
     here.append(25)
     here.follow(on_event=None)
-    until(lambda: len(here.diary.entries) == 10)
+    eventually(lambda: len(here.diary.entries) == 10)
     (warning,) = [record for record in caplog.records if record.name == "pullstream.follow"]
     assert "from_seq=1, to_seq=15" in warning.getMessage()
 
@@ -425,7 +426,7 @@ def test_a_follower_reports_a_gap_that_occurs_during_its_handler_c1_15(here: Fol
     held.gate.clear()
     here.overtake(follower, 2)
     here.append(40)
-    until(lambda: follower.statistics().fallbacks == 1)
+    eventually(lambda: follower.statistics().fallbacks == 1)
     held.gate.set()
     here.diary.wait_for(lambda: 42 in here.diary.seqs)
     (gap,) = here.diary.gaps

@@ -12,7 +12,8 @@ from pullstream.feeds import GapReason
 from pullstream.follow import Checkpoint, CheckpointError, CloseReason
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import Unavailable
-from tests.contract.following import TOPIC, Followed, Held, followed, kept_in, until
+from tests.contract.following import TOPIC, Followed, Held, followed, kept_in
+from tests.subscriber.streaming.fakes import eventually
 
 CURSOR = "projects/test-project/cursors/billing"
 
@@ -46,7 +47,7 @@ def test_one_checkpoint_object_serves_several_followers_c1_2(
     for _ in range(2):
         assert isinstance(here.follow(checkpoint=file).exception(20), CheckpointError)
     here.append(1)
-    until(lambda: first.position.seq == 2)
+    eventually(lambda: first.position.seq == 2)
     assert first.close()
     assert kept_in(tmp_path / "positions.db") == {TOPIC: 2, TOPIC + "-2": 1}
 
@@ -163,7 +164,7 @@ def test_transient_errors_of_a_checkpoint_store_are_retried_c1_2(here: Followed)
     here.live(checkpoint=store, checkpoint_every=1, checkpoint_seconds=0.01)
     store.errors = [Unavailable("away")]
     here.append(1)
-    until(lambda: store.kept is not None and store.kept.seq == 6)
+    eventually(lambda: store.kept is not None and store.kept.seq == 6)
     assert here.diary.seqs == [1, 2, 3, 4, 5, 6]
 
 
@@ -188,9 +189,9 @@ def test_a_follower_saves_its_position_after_a_time_without_records_c1_12(here: 
     kept: list[int] = []
     here.append(1)
     here.live(checkpoint=lambda checkpoint: kept.append(checkpoint.seq), checkpoint_seconds=0.05)
-    until(lambda: kept[-1:] == [1])
+    eventually(lambda: kept[-1:] == [1])
     here.append(1)
-    until(lambda: kept[-1:] == [2])
+    eventually(lambda: kept[-1:] == [2])
 
 
 def test_a_follower_started_at_the_end_of_a_topic_saves_its_start_position_c1_1(

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pullstream_emulator import Emulator
-from tests.contract.following import followed, until
+from tests.contract.following import followed
 from tests.contract.killable_follower import KillableFollower
+from tests.subscriber.streaming.fakes import eventually
 
 TOTAL = 1000
 EVERY = 20
@@ -35,7 +36,7 @@ def test_a_killed_follower_handles_at_most_n_records_again_c1_2(
             if life == KILLS // 2:
                 here.append(TOTAL // 2)
         process = killable.start()
-        until(lambda: TOTAL in killable.handled[-1:])
+        eventually(lambda: TOTAL in killable.handled[-1:])
         killable.kill(process)
     handled = killable.handled
     assert set(handled) == set(range(1, TOTAL + 1))

@@ -33,9 +33,10 @@ from pullstream.rpc.rpcs import Rpcs
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
 from tests.contract.face import TIMEOUT
-from tests.contract.following import TOPIC, Followed, Held, kept_in, until
+from tests.contract.following import TOPIC, Followed, Held, kept_in
 from tests.subscriber.program import end_of, start_program
 from tests.subscriber.scripted_server import Call, ScriptedServer
+from tests.subscriber.streaming.fakes import eventually
 
 
 def test_closing_a_client_ends_the_followers_of_that_client(here: Followed) -> None:
@@ -59,7 +60,7 @@ def test_the_handler_of_a_follower_can_close_the_follower(here: Followed) -> Non
 
     def handle(record: Record) -> None:
         here.diary.handle(record)
-        until(lambda: bool(followers))
+        eventually(lambda: bool(followers))
         assert not followers[0].close()
 
     here.append(3)
@@ -125,9 +126,9 @@ def test_a_follower_uses_no_cpu_while_it_waits_for_its_first_answer() -> None:
     source = Source(Rpcs(grpc.insecure_channel("localhost:1")), settings)
     follow = FollowRunner(source, Away(), print, None, None, settings, clock)
     follow.start()
-    until(lambda: clock.looks == 1)
+    eventually(lambda: clock.looks == 1)
     clock.advance(0.001)
-    until(lambda: clock.looks >= 2)
+    eventually(lambda: clock.looks >= 2)
     threading.Event().wait(0.05)
     assert clock.looks < 10
     follow.stop()
@@ -300,7 +301,7 @@ def test_a_follower_polls_after_three_stream_failures_in_a_minute_c1_11(here: Fo
     here.append(1)
     follower = here.live()
     for fallbacks in (1, 2, 3):
-        until(lambda: follower.state is FollowState.LIVE)
+        eventually(lambda: follower.state is FollowState.LIVE)
         here.wire.cut_stream()
         here.diary.wait_for_turn(1 + 2 * fallbacks)
     assert follower.state is FollowState.POLL

@@ -18,7 +18,8 @@ from pullstream.follow import Checkpoint, CloseReason, Gap, Record
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import NotFound
-from tests.contract.following import Followed, followed, until, until_live
+from tests.contract.following import Followed, followed, until_live
+from tests.subscriber.streaming.fakes import eventually
 
 Kind = Literal[
     "empty", "existing", "partly deleted", "all deleted", "capped", "expired", "recreated"
@@ -200,7 +201,7 @@ def test_records_excluded_by_a_followers_filter_advance_the_position_of_the_foll
     here.append(1, node="b")
     here.append(2, node="a")
     here.diary.wait_for(lambda: here.diary.seqs == [6])
-    until(lambda: follower.position.seq == 8)
+    eventually(lambda: follower.position.seq == 8)
     assert here.diary.turns == ["CaughtUp"]
 
 

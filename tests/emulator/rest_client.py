@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 from contextlib import closing
 from http.client import HTTPConnection, HTTPSConnection
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 from pullstream_emulator import Emulator
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
 from tests.emulator.wire import TIMEOUT
+from tests.subscriber.streaming.fakes import eventually
 
 V1_PROJECT = f"/v1/{PROJECT}"
 V1_TOPIC = f"/v1/{TOPIC}"
@@ -74,8 +74,4 @@ class RestClient:
 
 def wait_for_pulls(emulator: Emulator, count: int) -> None:
     """Wait until this many pulls wait. The broker notices a request or its end a moment later."""
-    for _ in range(1000):
-        if emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)) == count:
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError(f"there are not {count} pulls waiting")
+    eventually(lambda: emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)) == count)

@@ -15,6 +15,7 @@ from pullstream_emulator.faults import Faults
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.rest_client import wait_for_pulls
 from tests.emulator.wire import TIMEOUT, Wire, data_of, wait_until_idle
 
 GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
@@ -34,8 +35,7 @@ def test_a_black_hole_fault_holds_all_answers_of_the_broker_until_the_fault_is_l
     stream = wire.stream()
     wait_until_idle(stream)
     pull = wire.start("Pull", PULL)
-    while not emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)):
-        pass
+    wait_for_pulls(emulator, 1)
     fault = faults.black_hole()
     messages = [pubsub.PubsubMessage(data=data) for data in (b"a", b"b")]
     request = pubsub.PublishRequest(topic=TOPIC, messages=messages)

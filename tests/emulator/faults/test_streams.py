@@ -17,6 +17,7 @@ from pullstream_protocol.errors import Internal, Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.rest_client import wait_for_pulls
 from tests.emulator.wire import TIMEOUT, Wire, ack_ids_of, data_of, wait_until_idle
 
 GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
@@ -161,8 +162,7 @@ def test_the_abort_fault_does_not_end_unary_calls(
     stream = wire.stream()
     wait_until_idle(stream)
     pull = wire.start("Pull", PULL)
-    while not emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)):
-        pass
+    wait_for_pulls(emulator, 1)
     assert faults.abort_streams(Unavailable("away")).hits == 1
     stream.end()
     wire.publish("a")

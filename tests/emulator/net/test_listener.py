@@ -7,9 +7,7 @@ import os
 import socket
 import ssl
 import sys
-import threading
 import time
-from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -29,6 +27,7 @@ from tests.emulator.certificates import Identity, new_identity
 from tests.emulator.program import running
 from tests.emulator.rest_client import V1_SUBSCRIPTION, V1_TOPIC, RestClient, wait_for_pulls
 from tests.emulator.wire import TIMEOUT, Wire
+from tests.subscriber.streaming.fakes import eventually
 
 # A broker with both protocols on one port.
 pytestmark = pytest.mark.emulator(rest=True, clock=None)
@@ -217,15 +216,8 @@ def test_a_client_connection_uses_three_file_descriptors_and_frees_them_when_it_
     assert descriptors() - before >= 4 * len(wires)
     for wire in wires:
         wire.close()
-    wait_until(lambda: descriptors() < before + len(wires))
+    eventually(lambda: descriptors() < before + len(wires))
     first.close()
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.perf_counter() + TIMEOUT
-    while not is_so():
-        assert time.perf_counter() < end
-        threading.Event().wait(0.01)
 
 
 def descriptors() -> int:
@@ -291,7 +283,7 @@ def test_an_idle_http_connection_is_closed_after_the_receive_timeout() -> None:
         began = time.perf_counter()
         connection.request("POST", f"{V1_SUBSCRIPTION}:pull", b'{"maxMessages": 1}')
         wait_for_pulls(emulator, 1)
-        wait_until(lambda: time.perf_counter() > began + 0.6)
+        eventually(lambda: time.perf_counter() > began + 0.6)
         RestClient(emulator.endpoint).ok(
             "POST", f"{V1_TOPIC}:publish", {"messages": [{"data": "aGk="}]}
         )
@@ -309,7 +301,7 @@ def test_an_idle_grpc_channel_is_not_closed_by_the_broker() -> None:
         wire.call("ListTopics", request)
         before = connections_of(emulator)
         began = time.perf_counter()
-        wait_until(lambda: time.perf_counter() > began + 0.9)
+        eventually(lambda: time.perf_counter() > began + 0.9)
         assert connections_of(emulator) == before
         wire.call("ListTopics", request)
         assert connections_of(emulator) == before

@@ -17,6 +17,7 @@ from pullstream_emulator.services.subscriber import SubscriberService
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.rest_client import wait_for_pulls
 from tests.emulator.wire import TIMEOUT, Wire, wait_until_idle
 from tests.subscriber.forwarder import Forwarder
 
@@ -26,14 +27,8 @@ def start_pull(wire: Wire, emulator: Emulator, timeout: float = TIMEOUT) -> Any:
     waiting = emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION))
     request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1)
     call = wire.start("Pull", request, timeout)
-    wait_until_pulls_wait(emulator, waiting + 1)
+    wait_for_pulls(emulator, waiting + 1)
     return call
-
-
-def wait_until_pulls_wait(emulator: Emulator, count: int) -> None:
-    while emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)) != count:
-        # Each check is a turn of the broker's event loop, so the call makes progress.
-        pass
 
 
 def data(response: Any) -> list[bytes]:
@@ -121,7 +116,7 @@ def test_a_cancelled_pull_takes_no_message(wire: Wire, emulator: Emulator) -> No
     """The message goes to the next pull."""
     cancelled, next_one = start_pull(wire, emulator), start_pull(wire, emulator)
     cancelled.cancel()
-    wait_until_pulls_wait(emulator, 1)
+    wait_for_pulls(emulator, 1)
     wire.publish("a")
     assert data(next_one.result()) == [b"a"]
 
@@ -223,7 +218,7 @@ def test_a_pull_beyond_the_maximum_number_of_waiting_pulls_is_refused(
     # One connection cannot have so many calls.
     second = Wire(emulator.endpoint)
     calls = [(wire, second)[number % 2].start("Pull", request) for number in range(MAX_WAITING)]
-    wait_until_pulls_wait(emulator, MAX_WAITING)
+    wait_for_pulls(emulator, MAX_WAITING)
     refused = wire.start("Pull", request).exception()
     assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert refused.details() == (

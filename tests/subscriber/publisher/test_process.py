@@ -159,14 +159,14 @@ def test_publish_futures_fail_in_a_forked_child_and_succeed_in_the_parent(server
         assert waiting.result(10)
 
 
+def refuse(self: DueThread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 def test_publish_raises_if_the_publisher_cannot_start_its_thread(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message could not be sent at its time; the next publish tries again."""
-
-    def refuse(self: DueThread) -> None:
-        raise RuntimeError("can't start new thread")
-
     publisher = server.connect()
     with monkeypatch.context() as refusing:
         refusing.setattr(DueThread, "start", refuse)
@@ -193,10 +193,6 @@ def test_publish_done_callbacks_run_on_the_thread_of_the_answer_if_no_other_can_
     done = threading.Event()
     future = publisher.publish(TOPIC, b"x")
     future.add_done_callback(lambda _: done.set())
-
-    def refuse(self: DueThread) -> None:
-        raise RuntimeError("can't start new thread")
-
     monkeypatch.setattr(DueThread, "start", refuse)
     assert future.result(10) == "1"
     assert done.wait(10)
