@@ -75,3 +75,10 @@ class RestClient:
 def wait_for_pulls(emulator: Emulator, count: int) -> None:
     """Wait until this many pulls wait. The broker notices a request or its end a moment later."""
     eventually(lambda: emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)) == count)
+
+
+def wait_until_no_stream(emulator: Emulator) -> None:
+    """Wait until the broker knows that the subscription has no stream any more."""
+    subscription = emulator.engine.registry.subscription(SUBSCRIPTION)
+    while emulator.inspect(lambda _: subscription.consumers.streams):
+        pass

@@ -101,6 +101,12 @@ def connect(pubsub_emulator: Emulator) -> Iterator[Connect]:
 
 
 @pytest.fixture
+def clients(connect: Connect) -> Clients:
+    """Return clients and a subscription without settings."""
+    return connect()
+
+
+@pytest.fixture
 def timeless(monkeypatch: pytest.MonkeyPatch) -> Iterator[ManualClock]:
     """Yield the clock of another broker, which moves only by `timeless.advance(seconds)`."""
     clock = ManualClock()

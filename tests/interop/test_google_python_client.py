@@ -14,15 +14,15 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
-from tests.interop.google_python import PROJECT, SUBSCRIPTION, TIMEOUT, TOPIC, Connect
+from tests.interop.google_python import PROJECT, SUBSCRIPTION, TIMEOUT, TOPIC, Clients, Connect
+from tests.interop.google_python import clients as clients
 from tests.interop.google_python import connect as connect
 
 
 def test_a_google_client_callback_gets_the_published_message(
-    connect: Connect, pubsub_emulator: Emulator
+    clients: Clients, pubsub_emulator: Emulator
 ) -> None:
     """The message has its id, attributes and time, and is gone after its acknowledgement."""
-    clients = connect()
     received: queue.Queue[Any] = queue.Queue()
 
     def callback(message: Any) -> None:
@@ -42,10 +42,9 @@ def test_a_google_client_callback_gets_the_published_message(
 
 
 def test_a_google_client_receives_a_thousand_messages_under_its_flow_control(
-    connect: Connect,
+    clients: Clients,
 ) -> None:
     """The messages are published in batches and delivered under the client's flow control."""
-    clients = connect()
     received: queue.Queue[bytes] = queue.Queue()
 
     def callback(message: Any) -> None:
@@ -123,10 +122,9 @@ def test_a_message_nacked_by_a_google_client_is_redelivered(connect: Connect) ->
 
 
 def test_a_google_client_can_pull_messages_and_acknowledge_extend_or_nack_them(
-    connect: Connect, pubsub_emulator: Emulator
+    clients: Clients, pubsub_emulator: Emulator
 ) -> None:
     """Pulled messages are acknowledged, extended and returned by unary calls."""
-    clients = connect()
     clients.publish(b"a", b"b")
     first, second = clients.pull()
     assert [m.message.data for m in (first, second)] == [b"a", b"b"]
@@ -140,10 +138,9 @@ def test_a_google_client_can_pull_messages_and_acknowledge_extend_or_nack_them(
 
 
 def test_a_pull_by_a_google_client_returns_an_empty_list_if_there_are_no_messages(
-    connect: Connect,
+    clients: Clients,
 ) -> None:
     """The answer comes before the client's deadline, so there is no error."""
-    clients = connect()
     response = clients.subscriber.pull(
         subscription=SUBSCRIPTION, max_messages=1, timeout=1.0, retry=None
     )
@@ -167,9 +164,8 @@ def test_a_google_client_callback_gets_the_results_of_its_exactly_once_acks(
         assert results.get(timeout=TIMEOUT) is AcknowledgeStatus.SUCCESS
 
 
-def test_a_google_client_can_manage_topics_and_subscriptions(connect: Connect) -> None:
+def test_a_google_client_can_manage_topics_and_subscriptions(clients: Clients) -> None:
     """The calls create, get, list in pages, update by mask, and delete."""
-    clients = connect()
     publisher, subscriber = clients.publisher, clients.subscriber
     for i in range(4):
         publisher.create_topic(name=f"{TOPIC}-{i}")
@@ -200,10 +196,9 @@ def test_a_google_client_can_manage_topics_and_subscriptions(connect: Connect) -
 
 
 def test_broker_errors_are_raised_by_a_google_client_as_its_own_exception_classes(
-    connect: Connect,
+    clients: Clients,
 ) -> None:
     """Each code has its exception with the broker's text, without a minute of retries."""
-    clients = connect()
     publisher, subscriber = clients.publisher, clients.subscriber
     with pytest.raises(exceptions.NotFound, match=r"Resource not found \(resource=missing\)\."):
         publisher.get_topic(topic=f"{PROJECT}/topics/missing")
@@ -223,9 +218,8 @@ def test_broker_errors_are_raised_by_a_google_client_as_its_own_exception_classe
         publisher.publish(TOPIC, b"x", google="forbidden").result(TIMEOUT)
 
 
-def test_deleting_the_subscription_ends_a_google_client_streaming_pull(connect: Connect) -> None:
+def test_deleting_the_subscription_ends_a_google_client_streaming_pull(clients: Clients) -> None:
     """The future of `subscribe` raises NotFound."""
-    clients = connect()
     received: queue.Queue[bytes] = queue.Queue()
 
     def callback(message: Any) -> None:

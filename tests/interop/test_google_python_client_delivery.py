@@ -13,7 +13,8 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
 from pullstream_protocol.clock import ManualClock
-from tests.interop.google_python import PROJECT, SUBSCRIPTION, TIMEOUT, TOPIC, Connect
+from tests.interop.google_python import PROJECT, SUBSCRIPTION, TIMEOUT, TOPIC, Clients, Connect
+from tests.interop.google_python import clients as clients
 from tests.interop.google_python import connect as connect
 from tests.interop.google_python import connect_timeless as connect_timeless
 from tests.interop.google_python import timeless as timeless
@@ -103,10 +104,9 @@ def test_a_google_client_callback_gets_an_error_for_a_late_exactly_once_ack(
 
 
 def test_a_message_nacked_by_a_google_client_beyond_the_attempt_limit_is_dead_lettered(
-    connect: Connect,
+    clients: Clients,
 ) -> None:
     """The new message has the old data, and attributes with its origin."""
-    clients = connect()
     clients.publisher.create_topic(name=GRAVE)
     clients.subscriber.create_subscription(name=MOURNERS, topic=GRAVE)
     clients.subscriber.update_subscription(
@@ -191,9 +191,8 @@ def test_a_google_client_cannot_set_an_invalid_subscription_filter_or_change_a_f
 # ---- detach, seek, snapshots ---------------------------------------------------------------------
 
 
-def test_a_pull_by_a_google_client_from_a_detached_subscription_fails(connect: Connect) -> None:
+def test_a_pull_by_a_google_client_from_a_detached_subscription_fails(clients: Clients) -> None:
     """The subscription stays, marked as detached, and its topic no longer lists it."""
-    clients = connect()
     clients.publish(b"data")
     clients.publisher.detach_subscription(request={"subscription": SUBSCRIPTION})
     assert clients.subscriber.get_subscription(subscription=SUBSCRIPTION).detached
@@ -233,9 +232,8 @@ def test_a_google_client_receives_a_leased_message_again_after_a_seek(
     assert clients.drain() == [b"data"]
 
 
-def test_a_google_client_can_restore_the_backlog_of_a_snapshot(connect: Connect) -> None:
+def test_a_google_client_can_restore_the_backlog_of_a_snapshot(clients: Clients) -> None:
     """A seek to the snapshot restores its unacknowledged messages and all later ones."""
-    clients = connect()
     clients.publish(b"acknowledged")
     assert clients.drain() == [b"acknowledged"]
     clients.publish(b"kept")
@@ -246,9 +244,8 @@ def test_a_google_client_can_restore_the_backlog_of_a_snapshot(connect: Connect)
     assert clients.drain() == [b"kept", b"later"]
 
 
-def test_a_google_client_can_manage_snapshots(connect: Connect) -> None:
+def test_a_google_client_can_manage_snapshots(clients: Clients) -> None:
     """The calls create, get, list, update by mask, and delete."""
-    clients = connect()
     subscriber = clients.subscriber
     made = subscriber.create_snapshot(
         request={"name": SNAPSHOT, "subscription": SUBSCRIPTION, "labels": {"a": "b"}}

@@ -12,7 +12,8 @@ from google.cloud.pubsub_v1 import SchemaServiceClient
 from google.pubsub_v1.types import Encoding, Schema, SchemaSettings
 
 from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
-from tests.interop.google_python import PROJECT, TIMEOUT, Clients, Connect
+from tests.interop.google_python import PROJECT, TIMEOUT, Clients
+from tests.interop.google_python import clients as clients
 from tests.interop.google_python import connect as connect
 
 NAME = f"{PROJECT}/schemas/province"
@@ -38,11 +39,6 @@ BOTH = pytest.mark.parametrize(
     ids=["avro", "protobuf"],
 )
 Define = Callable[..., str]
-
-
-@pytest.fixture
-def clients(connect: Connect) -> Clients:
-    return connect()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pullstream_emulator.faults import Faults
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.rest_client import wait_for_pulls
+from tests.emulator.rest_client import wait_for_pulls, wait_until_no_stream
 from tests.emulator.wire import TIMEOUT, Wire, data_of, wait_until_idle
 
 GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
@@ -157,9 +157,7 @@ def test_under_the_dead_network_fault_the_broker_keeps_its_connections_and_lease
     assert relayed.inspect(free_messages) == 0
     fault.lift()
     # Otherwise the dead stream, which is still there, would get the message again.
-    subscription = relayed.engine.registry.subscription(SUBSCRIPTION)
-    while relayed.inspect(lambda _: subscription.consumers.streams):
-        pass
+    wait_until_no_stream(relayed)
     clock.advance(10)
     back = Wire(relayed.endpoint)
     assert data_of(back.pull()) == ["a"]

@@ -17,7 +17,7 @@ from pullstream_protocol.errors import Internal, Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.rest_client import wait_for_pulls
+from tests.emulator.rest_client import wait_for_pulls, wait_until_no_stream
 from tests.emulator.wire import TIMEOUT, Wire, ack_ids_of, data_of, wait_until_idle
 
 GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
@@ -104,7 +104,7 @@ def test_a_stream_that_a_fault_has_ended_sends_no_further_response_to_the_client
 
 
 def test_a_new_streaming_pull_held_by_the_drop_fault_starts_when_the_fault_is_lifted(
-    faults: Faults, wire: Wire, clock: ManualClock
+    faults: Faults, wire: Wire, emulator: Emulator, clock: ManualClock
 ) -> None:
     """Until then the client does not even get headers."""
     fault = faults.drop("StreamingPull", times=1)
@@ -114,6 +114,7 @@ def test_a_new_streaming_pull_held_by_the_drop_fault_starts_when_the_fault_is_li
     stand_by = wire.stream()
     assert stand_by.data(1) == ["a"]
     stand_by.cancel()
+    wait_until_no_stream(emulator)
     clock.advance(60)
     fault.lift()
     assert stream.data(1) == ["a"]

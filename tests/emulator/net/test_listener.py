@@ -22,10 +22,16 @@ from pullstream_emulator.net import protocol_sniffer
 from pullstream_emulator.rest.server import Rest
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
-from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
+from tests.emulator.broker import PROJECT, TOPIC
 from tests.emulator.certificates import Identity, new_identity
 from tests.emulator.program import running
-from tests.emulator.rest_client import V1_SUBSCRIPTION, V1_TOPIC, RestClient, wait_for_pulls
+from tests.emulator.rest_client import (
+    V1_SUBSCRIPTION,
+    V1_TOPIC,
+    RestClient,
+    wait_for_pulls,
+    wait_until_no_stream,
+)
 from tests.emulator.wire import TIMEOUT, Wire
 from tests.subscriber.streaming.fakes import eventually
 
@@ -101,9 +107,7 @@ def test_messages_of_a_disconnected_client_go_to_the_streaming_pull_of_another_c
     wire.publish("hello")
     assert gone.data(1) == ["hello"]
     other.close()
-    subscription = emulator.engine.registry.subscription(SUBSCRIPTION)
-    while emulator.inspect(lambda _: subscription.consumers.streams):
-        pass
+    wait_until_no_stream(emulator)
     wire.publish("again")
     assert wire.stream().data(1) == ["again"]
 

@@ -17,6 +17,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import ResourceExhausted, Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.rest_client import wait_until_no_stream
 from tests.emulator.wire import Wire, wait_until_idle
 
 # The default limit of Python's gRPC, also in the official client.
@@ -178,13 +179,6 @@ def test_the_error_of_a_lease_extension_names_only_as_many_ack_ids_as_fit_into_t
     assert len(error.metadata or {}) == ALWAYS_NAMED
 
 
-def wait_for_the_end(emulator: Emulator) -> None:
-    """Wait until the broker knows that the subscription has no stream any more."""
-    subscription = emulator.engine.registry.subscription(SUBSCRIPTION)
-    while emulator.inspect(lambda _: subscription.consumers.streams):
-        pass
-
-
 @pytest.mark.parametrize(
     "how", ["cancel", "disconnect", "close_streams", "abort_streams", "bad request"]
 )
@@ -210,7 +204,7 @@ def test_leases_of_an_ended_streaming_pull_stay_until_their_ack_deadlines(
         emulator.faults.abort_streams(Unavailable("away"))
     else:
         stream.send(subscription=SUBSCRIPTION)
-    wait_for_the_end(emulator)
+    wait_until_no_stream(emulator)
     clock.advance(19)
     assert wire.pull(wait=False) == []
     wire.acknowledge(a.ack_id)
@@ -227,7 +221,7 @@ def test_an_ended_streaming_pull_blocks_only_the_ordering_keys_of_its_leased_mes
     stream = wire.stream(max_outstanding_messages=1)
     (k1,) = stream.messages(1)
     stream.cancel()
-    wait_for_the_end(emulator)
+    wait_until_no_stream(emulator)
     wire.publish("a", "b", "c", "d")
     assert [m.message.data for m in wire.pull(wait=False)] == [b"a", b"b", b"c", b"d"]
     wire.acknowledge(k1.ack_id)
@@ -255,7 +249,7 @@ def test_messages_of_an_unsent_streaming_pull_response_are_redelivered_at_once(
                 stream.cancel()
             else:
                 emulator.faults.abort_streams(Unavailable("away"))
-            wait_for_the_end(emulator)
+            wait_until_no_stream(emulator)
     pulled = wire.pull()
     assert [(m.message.data, m.delivery_attempt) for m in pulled] == [(b"a", 1), (b"b", 1)]
 
