@@ -32,7 +32,7 @@ from pullstream.cli.program import program
 from pullstream_emulator import Emulator
 from pullstream_emulator.rest import backup
 from pullstream_emulator.rest.routes import ROUTES, Route
-from pullstream_emulator.rest.v0.endpoints import ENDPOINTS
+from pullstream_emulator.rest.v0.api import ENDPOINTS
 from pullstream_emulator.services.rpc_methods import UnaryMethod
 from pullstream_protocol.version import VERSION
 

@@ -21,11 +21,12 @@ from pullstream_protocol.sizes import parse_size
 from pullstream_protocol.version import VERSION
 
 from . import log_output
-from .access import Access, AccessError, Tls, exposure_warning
+from .access import Access, AccessError, Tls
 from .access.options import (
     TOKEN_VARIABLE,
     access_from,
     check_token_variable,
+    exposure_warning,
     tls_from,
 )
 from .access.tls import ServedCertificate
@@ -69,28 +70,21 @@ def fault(text: str) -> FaultRequest:
     return asked
 
 
-def size(text: str) -> int:
-    """Parse the value of `--max-bytes`: a number of bytes, or 512k, 64MB, 1g."""
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{error}.") from error
+def checked(parse: Callable[[str], object]) -> Callable[[str], object]:
+    """Return the type of an option that `parse` reads; its ValueErrors become usage errors."""
 
+    def read(text: str) -> object:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}.") from error
 
-def name(text: str) -> str:
-    """Parse the value of `--allow-host`."""
-    try:
-        return checked_host(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{error}.") from error
+    return read
 
 
 def origin(text: str) -> str:
-    """Parse the value of `--allow-origin`."""
-    try:
-        checked_origin(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{error}.") from error
+    """Return the text if it is an origin; see `checked_origin`."""
+    checked_origin(text)
     return text
 
 
@@ -195,7 +189,7 @@ class _BadAccess(click.ClickException):
     "--allow-host",
     "allow_hosts",
     multiple=True,
-    type=name,
+    type=checked(checked_host),
     envvar="PULLSTREAM_ALLOW_HOST",
     metavar="NAME",
     help="Accept HTTP requests that use this name of the broker: broker.example.com or "
@@ -205,7 +199,7 @@ class _BadAccess(click.ClickException):
     "--allow-origin",
     "allow_origins",
     multiple=True,
-    type=origin,
+    type=checked(origin),
     envvar="PULLSTREAM_ALLOW_ORIGIN",
     metavar="ORIGIN",
     help="Accept HTTP requests of this site's web pages: http://localhost:3000. Repeatable; or "
@@ -225,7 +219,7 @@ class _BadAccess(click.ClickException):
 )
 @click.option(
     "--max-bytes",
-    type=size,
+    type=checked(parse_size),
     envvar="TOPICS_MAX_TOTAL_BYTES",
     metavar="SIZE",
     help="Refuse to publish when the stored messages take more bytes, such as 64MB; 0: no limit. "
@@ -364,7 +358,7 @@ async def _serve(options: _Options) -> None:
     certificate = None if tls is None else ServedCertificate(tls)
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, _reload, options, access, certificate)
-    if warning := exposure_warning.warning(options.host, tls, access):
+    if warning := exposure_warning(options.host, tls, access):
         _log.warning(warning)
     rest = _rest(options, stop.set, tls, certificate)
     seeds = _seeds(options)

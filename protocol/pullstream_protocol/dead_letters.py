@@ -6,11 +6,12 @@ callback rejects a message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from . import names
 from .message_limits import publishable
+from .messages import pubsub_pb2 as pubsub
 
 SOURCE_PREFIX = "CloudPubSubDeadLetterSource"
 SUBSCRIPTION = f"{SOURCE_PREFIX}Subscription"
@@ -36,9 +37,14 @@ def source_attributes(subscription: str, attempts: int, published: datetime) -> 
     }
 
 
-def original_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
-    """Return the attributes of a dead letter with which its source message may be published."""
-    return {name: value for name, value in publishable(attributes).items() if not _is_added(name)}
+def original_of(letter: Any) -> pubsub.PubsubMessage:
+    """Return a dead letter, a message of any class, as it was before, so that it may be published."""
+    attributes = publishable(letter.attributes)
+    return pubsub.PubsubMessage(
+        data=letter.data,
+        attributes={name: value for name, value in attributes.items() if not _is_added(name)},
+        ordering_key=letter.ordering_key,
+    )
 
 
 def _is_added(attribute: str) -> bool:

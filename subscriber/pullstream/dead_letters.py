@@ -98,12 +98,7 @@ def _request(topic: str, message: Message, added: Mapping[str, str]) -> pubsub.P
         message: The message. The attributes of an earlier rejection are left out.
         added: Attributes to add while there is room, the most important ones first.
     """
-    copy = pubsub.PubsubMessage(
-        data=message.data,
-        attributes=dead_letters.original_attributes(message.attributes),
-        ordering_key=message.ordering_key,
-    )
-    request = pubsub.PublishRequest(topic=topic, messages=[copy])
+    request = pubsub.PublishRequest(topic=topic, messages=[dead_letters.original_of(message)])
     attributes = request.messages[0].attributes
     for name, value in added.items():
         if len(attributes) == MAX_ATTRIBUTES:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, TypeVar, cast
 
@@ -149,13 +150,8 @@ class Dedupe:
                 key = self._key(message)
                 if not self._admit(key, message):
                     return None
-                try:
-                    result = await callback(message)
-                except BaseException:
-                    self._ended(key, raised=True)
-                    raise
-                self._ended(key)
-                return result
+                with self._handling(key):
+                    return await callback(message)
 
             return cast(Handler, once_async)
 
@@ -164,13 +160,8 @@ class Dedupe:
             key = self._key(message)
             if not self._admit(key, message):
                 return None
-            try:
-                result = callback(message)
-            except BaseException:
-                self._ended(key, raised=True)
-                raise
-            self._ended(key)
-            return result
+            with self._handling(key):
+                return callback(message)
 
         return cast(Handler, once)
 
@@ -186,7 +177,7 @@ class Dedupe:
         return ("id", message.message_id) if chosen is None else ("key", chosen)
 
     def _admit(self, key: Hashable, message: Message) -> bool:
-        """Decide about a delivery; return whether to call the callback, followed by `_ended`."""
+        """Decide about a delivery; return whether to call the callback, inside `_handling`."""
         now = self._clock.monotonic()
         delay = _SHORTEST_RETURN
         with self._lock.once:
@@ -216,8 +207,17 @@ class Dedupe:
         # The callback has acked the message and still runs. The message will not be redelivered.
         return _Decision.ACK if first.is_done else _Decision.HOLD_BACK
 
-    def _ended(self, key: Hashable, *, raised: bool = False) -> None:
-        """Record that the callback has ended."""
+    @contextmanager
+    def _handling(self, key: Hashable) -> Iterator[None]:
+        """Record that the callback, the block, has ended, and whether it raised."""
+        raised = True
+        try:
+            yield
+            raised = False
+        finally:
+            self._ended(key, raised=raised)
+
+    def _ended(self, key: Hashable, *, raised: bool) -> None:
         with self._lock.once:
             first = self._in_progress[key]
             first.running = False

@@ -17,8 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pullstream.listen.events import Reset
-from pullstream.listen.session import ListenSession
-from pullstream.listen.settings import ListenSettings
+from pullstream.listen.session import ListenSession, ListenSettings
 from pullstream.listen.subscription import Answered, Arrived, ChannelSubscription, Notice
 from pullstream_protocol.channels import ChannelLimits
 from pullstream_protocol.channels.core import ChannelCore

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pullstream import Reset, SubscriberClient
 from pullstream.listen.events import ListenEvent
-from pullstream.listen.session import ListenSession
-from pullstream.listen.settings import ListenSettings
+from pullstream.listen.session import ListenSession, ListenSettings
 from pullstream.listen.subscription import Arrived, ChannelSubscription
 from pullstream_emulator import Emulator
 from pullstream_protocol.messages import channels_pb2 as channels

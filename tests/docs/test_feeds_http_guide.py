@@ -25,7 +25,7 @@ from pullstream_emulator.logs.append_limits import (
 from pullstream_emulator.logs.settings import DEFAULT_CAP_RECORDS
 from pullstream_emulator.rest.v0 import reading as v0_reading
 from pullstream_emulator.rest.v0 import routers, topics, watches, writing
-from pullstream_emulator.rest.v0.endpoints import ENDPOINTS
+from pullstream_emulator.rest.v0.api import ENDPOINTS
 from pullstream_emulator.rest.v0.json_body import MAX_DEPTH
 from pullstream_emulator.rest.v0.short_names import DEFAULT_PROJECT
 from pullstream_protocol.clock import ManualClock

@@ -100,6 +100,8 @@ class Engine:
         self.list_topic_subscriptions = self.topics.list_subscriptions
         self.list_topic_snapshots = self.topics.list_snapshots
         self.delete_topic = self.topics.delete
+        self.publish = self.topics.publish
+        self.forget_schema = self.topics.forget_schema
 
         self.create_subscription = self._subscriptions.create
         self.get_subscription = self._subscriptions.get
@@ -108,6 +110,7 @@ class Engine:
         self.list_subscriptions = self._subscriptions.list
         self.delete_subscription = self._subscriptions.delete
         self.detach_subscription = self._subscriptions.detach
+        self.push_subscriptions = self._subscriptions.pushed
 
         self.create_snapshot = self._snapshots.create
         self.get_snapshot = self._snapshots.get
@@ -115,17 +118,6 @@ class Engine:
         self.list_snapshots = self._snapshots.list
         self.delete_snapshot = self._snapshots.delete
         self.seek = self._snapshots.seek
-
-    def publish(
-        self, request: pubsub.PublishRequest, validate: Validate | None = None
-    ) -> Sequence[str]:
-        """Append all messages of a request, or none of them. Return their IDs in order.
-
-        Args:
-            request: The request.
-            validate: Used instead of the engine's function.
-        """
-        return self.topics.publish(request, validate)
 
     # ---- delivery ------------------------------------------------------------------------------
 
@@ -217,10 +209,6 @@ class Engine:
 
     # ---- for servers and tests -----------------------------------------------------------------
 
-    def push_subscriptions(self) -> Sequence[str]:
-        """Return the names of the subscriptions that are pushed to an endpoint."""
-        return self._subscriptions.pushed()
-
     def expire(self, name: str, ack_ids: Iterable[str] | None = None) -> int:
         """End leases as if their ack deadline had passed. Return the number of ended leases.
 
@@ -232,10 +220,6 @@ class Engine:
         ended = subscription.expire(ack_ids, self.registry.now())
         subscription.forward_dead_letters(self._publish_dead_letters)
         return ended
-
-    def forget_schema(self, name: str) -> None:
-        """Mark a schema as deleted in the settings of the topics that use it."""
-        self.topics.forget_schema(name)
 
     def backlog(self, name: str) -> int:
         """Return the number of messages of a subscription that are not finally acknowledged."""

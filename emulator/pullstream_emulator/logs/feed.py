@@ -16,12 +16,35 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from .gaps import LossFloors, LostRange, LostRanges
 from .idempotency import IdempotencyKeys
-from .listeners import Listeners
 from .settings import FeedSettings
 from .window import Window
 
 # The reason in the ErrorInfo of a refusal.
 TOPIC_FULL = "TOPIC_FULL"
+
+
+# Must only set a flag, because the engine calls it in the middle of its work.
+Wake = Callable[[], None]
+
+
+class Listeners:
+    """A set of callables, called in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._wakes: dict[Wake, None] = {}
+
+    def add(self, wake: Wake) -> None:
+        """Add a callable at the end; one that is already in the set keeps its place."""
+        self._wakes[wake] = None
+
+    def remove(self, wake: Wake) -> None:
+        """Remove a callable; unknown ones are ignored."""
+        self._wakes.pop(wake, None)
+
+    def wake_all(self) -> None:
+        """Call all. A callable may remove itself or add others during the call."""
+        for wake in tuple(self._wakes):
+            wake()
 
 
 class FeedObserver:

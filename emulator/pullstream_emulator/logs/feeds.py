@@ -21,10 +21,9 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from . import resume_token
 from .append_limits import check_append
 from .deletion import Deletion
-from .feed import Feed, FeedObserver
+from .feed import Feed, FeedObserver, Wake
 from .feed_registry import FeedRegistry, random_epoch
 from .idempotency import Appended
-from .listeners import Wake
 from .read import CheckedRead, ReadWait
 from .reader_position import check_position, position_of
 from .selection import Limits, Selection

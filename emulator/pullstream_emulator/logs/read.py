@@ -10,8 +10,7 @@ from pullstream_protocol.errors import NotFound, RpcError
 from pullstream_protocol.messages import encoded_pb2 as encoded
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
-from .feed import Feed
-from .listeners import Wake
+from .feed import Feed, Wake
 from .reader_position import check_position, is_of_other_incarnation, position_of
 from .selection import Limits, Selection
 

@@ -17,7 +17,7 @@ from pullstream_protocol.messages import encoded_pb2 as encoded
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from . import resume_token
-from .listeners import Wake
+from .feed import Wake
 from .selection import Limits
 from .unsent import COPIES, Unsent
 from .watched_topic import WatchedTopic

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from operator import itemgetter
 from typing import TypeVar
 
 from pullstream_emulator.engine import Engine
@@ -180,9 +182,9 @@ def subscription_status(
         yield _status(subscription, replace(counts) if counts else SubscriptionCounts(), now)
 
 
-def feed_status(engine: Engine, may_see: MaySee = lambda project: True) -> Iterator[FeedStatus]:
+def feed_status(engine: Engine) -> Iterator[FeedStatus]:
     """Yield the state of each feed, by the name of its topic."""
-    for name, topic in _visible(engine.registry.topics.items(), may_see):
+    for name, topic in sorted(engine.registry.topics.items(), key=itemgetter(0)):
         feed = topic.feed
         if isinstance(feed, Feed):
             yield FeedStatus(
@@ -196,11 +198,9 @@ def feed_status(engine: Engine, may_see: MaySee = lambda project: True) -> Itera
             )
 
 
-def router_status(
-    engine: Engine, routers: Routers, may_see: MaySee = lambda project: True
-) -> Iterator[RouterStatus]:
+def router_status(engine: Engine, routers: Routers) -> Iterator[RouterStatus]:
     """Yield the state of each router, by name."""
-    for name, router in _visible(routers.all(), may_see):
+    for name, router in sorted(routers.all(), key=itemgetter(0)):
         config = router.config
         yield RouterStatus(
             name=name,
@@ -214,20 +214,16 @@ def router_status(
         )
 
 
-def cursor_status(
-    engine: Engine, cursors: Cursors, may_see: MaySee = lambda project: True
-) -> Iterator[CursorStatus]:
+def cursor_status(engine: Engine, cursors: Cursors) -> Iterator[CursorStatus]:
     """Yield the state of each cursor, by name."""
-    for name, cursor in _visible(cursors.all(), may_see):
+    for name, cursor in sorted(cursors.all(), key=itemgetter(0)):
         behind = _behind(engine, cursor.topic, cursor.seq)
         yield CursorStatus(name, cursor.topic, cursor.seq, behind)
 
 
-def schema_status(
-    schemas: SchemaRegistry, may_see: MaySee = lambda project: True
-) -> Iterator[SchemaStatus]:
+def schema_status(schemas: SchemaRegistry) -> Iterator[SchemaStatus]:
     """Yield the state of each schema, by name."""
-    for name, history in _visible(schemas.all(), may_see):
+    for name, history in sorted(schemas.all(), key=itemgetter(0)):
         kind = pb.Schema.Type.Name(history.head.schema.type)
         yield SchemaStatus(name, kind, len(history.revisions))
 
@@ -239,12 +235,9 @@ def _behind(engine: Engine, topic: str, position: int) -> int:
 
 
 def _visible(resources: Iterable[tuple[str, R]], may_see: MaySee) -> Iterator[tuple[str, R]]:
-    seen: dict[str, bool] = {}
-    for name, resource in sorted(resources, key=lambda item: item[0]):
-        project = names.project_of(name)
-        if project not in seen:
-            seen[project] = may_see(project)
-        if seen[project]:
+    seen = cache(may_see)
+    for name, resource in sorted(resources, key=itemgetter(0)):
+        if seen(names.project_of(name)):
             yield name, resource
 
 

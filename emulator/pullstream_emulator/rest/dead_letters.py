@@ -30,9 +30,8 @@ from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotF
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import http_request
-from .http_request import json_response
+from .http_request import json_response, visible_projects
 from .message_json import message_json
-from .project_access import visible_projects
 
 DEFAULT_LETTERS = 100
 MAX_LETTERS = 1000
@@ -123,12 +122,9 @@ class DeadLetters:
         self._engine.join(name, consumer)
         try:
             ack_id = self._lease(subscription, consumer, delivery)
-            copy = pubsub.PubsubMessage(
-                data=message.data,
-                attributes=dead_letters.original_attributes(message.attributes),
-                ordering_key=message.ordering_key,
+            request = pubsub.PublishRequest(
+                topic=topic, messages=[dead_letters.original_of(message)]
             )
-            request = pubsub.PublishRequest(topic=topic, messages=[copy])
             (new_id,) = self._engine.publish(request)
             self._engine.acknowledge(name, [ack_id])
         finally:

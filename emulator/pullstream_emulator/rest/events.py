@@ -32,10 +32,9 @@ from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotF
 from pullstream_protocol.filter import Filter, compile_filter
 
 from . import http_request
-from .http_request import json_response
+from .http_request import json_response, visible_projects
 from .live_status import SHARED_FOR, LiveStatus
 from .message_json import event_json, message_json
-from .project_access import visible_projects
 from .v0.event_stream import HEADERS
 from .v0.events import event as server_sent
 

@@ -12,11 +12,9 @@ from pullstream_emulator import error_body
 from pullstream_protocol.errors import RpcError
 from pullstream_protocol.rpcs import BY_METHOD, Rpc
 
-from .http_request import MAX_QUICK
+from .http_request import JSON, MAX_QUICK
 from .proto_json import dumps
 from .rpc_bridge import CallContext, CallerGone
-
-_JSON = {"Content-Type": "application/json; charset=UTF-8"}
 
 
 class HttpCall(CallContext):
@@ -45,7 +43,7 @@ class HttpCall(CallContext):
             text = await asyncio.to_thread(_text, self._rpc.method, message, pretty, enum_numbers)
         else:
             text = _text(self._rpc.method, message, pretty, enum_numbers)
-        await self._send(web.Response(text=text + "\n", headers=_JSON))
+        await self._send(web.Response(text=text + "\n", headers=JSON))
 
     async def refuse(self, error: RpcError) -> None:
         """Send an error instead of a result."""
@@ -82,4 +80,4 @@ def _text(method: str, message: Message, pretty: bool, enum_numbers: bool) -> st
 def error_response(error: RpcError) -> web.Response:
     """Return an error in the form of Google's HTTP front end; its status is the code, or 500."""
     text = json.dumps(error_body.body(error), indent=2, ensure_ascii=False)
-    return web.Response(status=int(error.code or 500), text=text + "\n", headers=_JSON)
+    return web.Response(status=int(error.code or 500), text=text + "\n", headers=JSON)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
+from pullstream_emulator.access import Access
 from pullstream_emulator.engine.resources.publish_limits import MAX_PAYLOAD_BYTES
+from pullstream_emulator.monitoring.status import MaySee
 from pullstream_protocol.errors import InvalidArgument
-
-from .json_text import to_json
 
 # Every request may have these. The last two may carry the token: see `authorization`.
 COMMON_PARAMETERS = ("project", "access_token", "oauth_token")
@@ -74,3 +75,29 @@ def number(request: web.Request, name: str, default: int, *, minimum: int = 0) -
 def json_response(content: Mapping[str, Any], status: int = 200) -> web.Response:
     """Return a response with a JSON object, on one line."""
     return web.Response(status=status, text=to_json(content) + "\n", headers=JSON)
+
+
+def visible_projects(request: web.Request, access: Access | None) -> MaySee:
+    """Return a test for the projects of the caller's principal, limited by `?project=`.
+
+    Args:
+        request: The request.
+        access: Checks tokens; None allows everything to everybody.
+
+    Raises:
+        Unauthenticated: The broker has tokens, and the request has none of them.
+    """
+    principal = None
+    if access is not None:
+        principal = access.authenticate(authorization(request))
+    wanted = request.query.get("project")
+
+    def may_see(project: str) -> bool:
+        return wanted in (None, project) and (principal is None or principal.may_use(project))
+
+    return may_see
+
+
+def to_json(value: Any) -> str:
+    """Return a value's text; msgspec.Raw values in it keep their text."""
+    return msgspec.json.encode(value).decode()

@@ -16,14 +16,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from pullstream_emulator.broker import Broker
-from pullstream_emulator.monitoring import (
-    cursor_status,
-    feed_status,
-    router_status,
-    schema_status,
-    subscription_status,
-    topic_status,
-)
 from pullstream_emulator.monitoring.counters import SubscriptionCounts, TopicCounts
 from pullstream_emulator.monitoring.status import (
     CursorStatus,
@@ -33,10 +25,16 @@ from pullstream_emulator.monitoring.status import (
     SchemaStatus,
     SubscriptionStatus,
     TopicStatus,
+    cursor_status,
+    feed_status,
+    router_status,
+    schema_status,
+    subscription_status,
+    topic_status,
 )
 from pullstream_protocol import names
 
-from .json_text import to_json
+from .http_request import to_json
 
 T = TypeVar("T")
 

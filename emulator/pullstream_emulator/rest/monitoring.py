@@ -19,19 +19,17 @@ from aiohttp import web
 
 from pullstream_emulator.access import ALL_PROJECTS, Access
 from pullstream_emulator.broker import Broker
-from pullstream_emulator.monitoring import subscription_status, topic_status
 from pullstream_emulator.monitoring.health import Health
 from pullstream_emulator.monitoring.loop_delay import LoopDelay
-from pullstream_emulator.monitoring.status import MaySee
+from pullstream_emulator.monitoring.status import MaySee, subscription_status, topic_status
 from pullstream_emulator.services.channels import ChannelsService
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import Unimplemented
 from pullstream_protocol.version import VERSION
 
 from . import http_request
-from .json_text import to_json
+from .http_request import to_json, visible_projects
 from .live_status import LiveStatus, camel_case, in_slices
-from .project_access import visible_projects
 
 # Most sessions of channels that the status lists.
 MAX_SESSIONS = 100

@@ -3,11 +3,8 @@
 core.py             all state as one plain object: sessions, interests, numbers, time
 session.py          one subscriber: its mailbox and its poll
 mailbox.py          items that a subscriber has not acknowledged
-mailbox_entry.py    a published message, encoded once
 index.py            the subscribers of each channel and key
-small_set.py        small sets
-limits.py           limits
-validation.py       checks of requests
+limits.py           limits, and checks of requests
 shared_core.py      the core under a lock
 publisher.py        ChannelPublisher: the public class
 handlers.py         gRPC handlers for an event loop

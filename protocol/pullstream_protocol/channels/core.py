@@ -10,13 +10,19 @@ from pullstream_protocol.errors import InvalidArgument, ResourceExhausted, RpcEr
 from pullstream_protocol.messages import channels_pb2 as channels
 from pullstream_protocol.messages import encoded_pb2 as encoded
 
-from .index import Index, Interest
-from .limits import MAX_REPLY_BYTES, MAX_REPLY_ITEMS, ChannelLimits
-from .mailbox_entry import EncodedEntry
+from .index import Few, Index, Interest, with_item, without_item
+from .limits import (
+    MAX_REPLY_BYTES,
+    MAX_REPLY_ITEMS,
+    ChannelLimits,
+    check_commands,
+    check_poll,
+    check_subscriber_id,
+    unknown_channel,
+)
+from .mailbox import EncodedEntry
 from .session import Poll, Session
-from .small_set import Few, with_item, without_item
 from .statistics import ChannelStatistics, SessionStatistics
-from .validation import check_commands, check_poll, check_subscriber_id, unknown_channel
 
 
 class ChannelCore:

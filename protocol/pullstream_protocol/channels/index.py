@@ -5,12 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeAlias, TypeVar
 
-from .small_set import Few, with_item, without_item
-
 S = TypeVar("S")
 
 # A channel and one of its keys. None: the whole channel.
 Interest: TypeAlias = tuple[str, "str | None"]
+
+
+T = TypeVar("T")
+
+# The members are in insertion order.
+Few: TypeAlias = "tuple[T, ...] | dict[T, None]"
+
+_LONGEST_TUPLE = 4
+
+
+def with_item(members: Few[T], member: T) -> Few[T]:
+    """Return the set with `member`. Use the result instead of `members`, which may change."""
+    if isinstance(members, dict):
+        members[member] = None
+        return members
+    if member in members:
+        return members
+    more = (*members, member)
+    return more if len(more) <= _LONGEST_TUPLE else dict.fromkeys(more)
+
+
+def without_item(members: Few[T], member: T) -> Few[T]:
+    """Return the set without `member`. Use the result instead of `members`, which may change."""
+    if isinstance(members, dict):
+        members.pop(member, None)
+        return members
+    return tuple(each for each in members if each != member)
 
 
 class Index(Generic[S]):

@@ -16,12 +16,11 @@ from pullstream_protocol.errors import FailedPrecondition
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .handlers import aio_handlers
-from .limits import ChannelLimits
+from .limits import ChannelLimits, check_names
 from .poll_responder import PollResponder
 from .shared_core import SharedChannelCore
 from .statistics import ChannelStatistics
 from .thread_handlers import thread_handlers
-from .validation import check_names
 
 if TYPE_CHECKING:
     from typing_extensions import Self

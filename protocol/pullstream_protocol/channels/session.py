@@ -6,11 +6,9 @@ from collections.abc import Callable, Hashable
 
 from pullstream_protocol.errors import RpcError
 
-from .index import Interest
+from .index import Few, Interest
 from .limits import ChannelLimits
-from .mailbox import Mailbox
-from .mailbox_entry import EncodedEntry
-from .small_set import Few
+from .mailbox import EncodedEntry, Mailbox
 
 
 class Poll:

@@ -106,17 +106,12 @@ class Output:
             what: "created", "deleted" and similar.
             count: Number of affected objects, if that is of interest.
         """
-        if self._as_json:
-            self._json({"name": name, what: True if count is None else count})
-        else:
-            click.echo(f"{name} {what}" if count is None else f"{name} {what}: {count}")
+        text = f"{name} {what}" if count is None else f"{name} {what}: {count}"
+        self.result({"name": name, what: True if count is None else count}, text)
 
     def published(self, message_id: str) -> None:
         """Print the id of a published message."""
-        if self._as_json:
-            self._json({"messageId": message_id})
-        else:
-            click.echo(message_id)
+        self.result({"messageId": message_id}, message_id)
 
     def result(self, record: Mapping[str, Any], text: str) -> None:
         """Print a result: as JSON, or as one line of text on stdout."""

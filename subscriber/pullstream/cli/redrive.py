@@ -14,7 +14,6 @@ from pullstream.publisher import PublisherClient, PublisherOptions, PublishFutur
 from pullstream_protocol import dead_letters, names
 from pullstream_protocol.errors import InvalidArgument, NotFound, PullstreamError
 from pullstream_protocol.filter import Filter, compile_filter
-from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.printable import printable
 
 from . import completion
@@ -133,7 +132,9 @@ class _Mover:
                 self._print_move(message, topic)
             else:
                 try:
-                    published.append((message, self._publisher.publish(topic, _copy_of(message))))
+                    published.append(
+                        (message, self._publisher.publish(topic, dead_letters.original_of(message)))
+                    )
                 except ValueError as refusal:
                     # Another server has accepted what Pub/Sub refuses.
                     self._fail(refusal)
@@ -191,12 +192,3 @@ class _Mover:
             f"{self._counts['without a source']:,} messages name no subscription that exists; "
             "give the topic with --to"
         )
-
-
-def _copy_of(message: Message) -> pubsub.PubsubMessage:
-    """Return the message as it was before it became a dead letter."""
-    return pubsub.PubsubMessage(
-        data=message.data,
-        attributes=dead_letters.original_attributes(message.attributes),
-        ordering_key=message.ordering_key,
-    )

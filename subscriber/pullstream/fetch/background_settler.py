@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from pullstream.ack_future import AckFuture
@@ -17,12 +17,11 @@ from pullstream.rpc.rpcs import DEFAULT_TIMEOUT, Rpcs
 from pullstream.runtime.process import at_exit
 from pullstream.runtime.thread_start import start_or_undo
 from pullstream.streaming.ack_requests import AckRequest
-from pullstream.streaming.dispatcher import Dispatcher
+from pullstream.streaming.dispatcher import Dispatcher, DispatchListener
 from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.deadlines import DeadlineTable
 from pullstream_protocol.due_thread import DueThread
-from pullstream_protocol.errors import RpcError
 
 from .protocol import EXTEND_AT, EXTENSION
 from .settle_call import RETRY_FOR
@@ -121,8 +120,13 @@ class BackgroundSettler(RunningFuture):
         # By number: the messages, and the end of the time in which their leases are kept.
         self._kept: DeadlineTable[int, tuple[Sequence[Message], float]] = DeadlineTable()
         self._closing = False
+        # Nothing listens: futures have the results, and no message or ordering key is counted.
         self._dispatcher = Dispatcher(
-            clock, send=self._send, listener=self, max_messages=_WINDOW, report_at_once=False
+            clock,
+            send=self._send,
+            listener=DispatchListener(),
+            max_messages=_WINDOW,
+            report_at_once=False,
         )
         self._thread = DueThread(clock, self._next_due, self._extend_due, name="pullstream-leaser")
         self._dispatcher.start()
@@ -240,27 +244,3 @@ class BackgroundSettler(RunningFuture):
         # The interpreter may be about to exit. Then the messages of open blocks are returned, and
         # gRPC may get no thread for that.
         return request.call(self._subscription, DEFAULT_TIMEOUT).begin_or_wait(self._rpcs)
-
-    def mark_settled(
-        self,
-        acked: list[Message],
-        nacked: list[Message],
-        dropped: list[Message],
-        returned: list[Message],
-    ) -> None:
-        """Do nothing: this class counts no messages."""
-
-    def nacks_answered(self, ack_ids: list[str], seconds: int) -> None:
-        """Do nothing: this class holds no ordering keys."""
-
-    def receipts_answered(self, ack_ids: list[str], failed: Mapping[str, AcknowledgeError]) -> None:
-        """Do nothing: this class sends no receipts."""
-
-    def request_done(self, request: AckRequest, seconds: float, error: RpcError | None) -> None:
-        """Do nothing: futures have the results."""
-
-    def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
-        """Do nothing: futures have the results, and the dispatcher logs them."""
-
-    def settlements_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
-        """Do nothing: futures have the results, and the dispatcher logs them."""

@@ -2,7 +2,6 @@
 
 session.py              the session with one publisher: pure logic, without threads or calls
 commands.py             part of the session: commands in order
-poll_retries.py         part of the session: the retry schedule
 subscription.py         one subscription to a key or a channel
 events.py               messages and events for the user
 channel_subscriber.py   the public class

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.rpc.rpcs import Rpcs
-from pullstream.runtime.callback_kinds import is_coroutine_function
+from pullstream.runtime.callback_kinds import require_handler
 from pullstream.runtime.validation import require_text, require_wait_time
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
 from .events import ListenEvent
+from .session import ListenSettings
 from .session_thread import SessionThread
-from .settings import ListenSettings
 from .subscription import ChannelSubscription, OnDone, OnFailure, OnMessage
 
 
@@ -154,20 +154,7 @@ def _check(
     # The listener encodes them later, together with those of other subscriptions.
     require_text("channel", channel)
     require_text("key", key or "")
-    if not _is_plain(on_message):
-        raise TypeError(
-            f"on_message is {on_message!r}; it must be a plain function that takes one message"
-        )
+    require_handler("on_message", on_message, "that takes one message")
     for name, callback in (("on_failure", on_failure), ("on_done", on_done)):
-        if callback is not None and not _is_plain(callback):
-            raise TypeError(
-                f"{name} is {callback!r}; it must be a plain function that takes one error"
-            )
-
-
-def _is_plain(callback: object) -> bool:
-    """Return whether `callback` is callable and not a coroutine function.
-
-    Calling a coroutine function does not run it.
-    """
-    return callable(callback) and not is_coroutine_function(callback)
+        if callback is not None:
+            require_handler(name, callback, "that takes one error")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pullstream.rpc.background_client import BackgroundClient
-from pullstream.runtime.callback_kinds import is_coroutine_function
+from pullstream.runtime.callback_kinds import require_handler
 from pullstream.runtime.validation import require_timeout
 
 from .channel_subscriber import ChannelSubscriber
 from .events import ListenEvent
-from .settings import ListenSettings
+from .session import ListenSettings
 
 
 class ListeningClient(BackgroundClient):
@@ -54,10 +54,8 @@ class ListeningClient(BackgroundClient):
             SubscriberClosed: The client is closed.
             ForkedProcess: The client was created in the parent process, before a fork.
         """
-        if on_event is not None and (not callable(on_event) or is_coroutine_function(on_event)):
-            raise TypeError(
-                f"on_event is {on_event!r}; it must be a plain function that takes one event"
-            )
+        if on_event is not None:
+            require_handler("on_event", on_event, "that takes one event")
         require_timeout("give_up_after", give_up_after)
         require_timeout("poll_timeout", poll_timeout)
         if not 1 <= max_batch <= 10_000:

@@ -25,8 +25,7 @@ from pullstream_protocol.messages import channels_pb2 as channels
 from .callbacks import CallbackThread
 from .commands import CommandBatch
 from .events import ListenEvent
-from .session import ListenSession
-from .settings import ListenSettings
+from .session import ListenSession, ListenSettings
 from .subscription import ChannelSubscription, Notice
 
 _log = logging.getLogger("pullstream.listen")

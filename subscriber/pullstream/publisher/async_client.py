@@ -77,10 +77,7 @@ class AsyncPublisherClient(ConnectingClient):
         """
         return self._client
 
-    @staticmethod
-    def topic_path(project: str, topic: str) -> str:
-        """Return `projects/PROJECT/topics/TOPIC`."""
-        return names.topic_path(project, topic)
+    topic_path = staticmethod(names.topic_path)
 
     def publish(
         self,

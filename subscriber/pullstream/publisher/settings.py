@@ -11,7 +11,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 from google.api_core import exceptions as api
 
 from pullstream.runtime.repeated_errors import RepeatedErrors
-from pullstream.runtime.validation import require_int, require_number, require_positive
+from pullstream.runtime.validation import (
+    require_int,
+    require_number,
+    require_positive,
+    require_timeout,
+)
 from pullstream_protocol.message_limits import MAX_REQUEST_BYTES, MAX_REQUEST_MESSAGES
 
 
@@ -216,12 +221,7 @@ def _is_default(value: object) -> bool:
 
 def _seconds_of(timeout: Any) -> float | None:
     # A ConstantTimeout or TimeToDeadlineTimeout keeps its seconds in this attribute.
-    seconds = getattr(timeout, "_timeout", timeout)
-    if seconds is None:
-        return None
-    if require_number("timeout", seconds) <= 0:
-        raise ValueError(f"timeout is {seconds}; it must be above 0 seconds, or None")
-    return float(seconds)
+    return require_timeout("timeout", getattr(timeout, "_timeout", timeout))
 
 
 def checked_batch_settings(settings: BatchSettings | tuple[Any, ...]) -> BatchSettings:

@@ -37,6 +37,18 @@ def require_plain(name: str, callback: object) -> None:
         raise TypeError(f"{name} is {callback!r}, an async def; it must be a plain function")
 
 
+def require_handler(name: str, callback: object, form: str) -> None:
+    """Raise TypeError if the argument `name` is not callable, or is an `async def`.
+
+    Args:
+        name: Name of the argument, for the error.
+        callback: The user's value.
+        form: What a plain function must be like, for the error: "that takes one event".
+    """
+    if not callable(callback) or is_coroutine_function(callback):
+        raise TypeError(f"{name} is {callback!r}; it must be a plain function {form}")
+
+
 def plain(name: str, callback: Callable[[T], object]) -> Callable[[T], None]:
     """Return a callback that raises TypeError if the given one returns a coroutine.
 

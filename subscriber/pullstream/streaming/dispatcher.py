@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 
@@ -61,8 +61,11 @@ class _Phase(Enum):
     ABORTED = "aborted"
 
 
-class DispatchListener(Protocol):
-    """Receives events on the dispatcher's thread. Its methods must not block."""
+class DispatchListener:
+    """Receives events on the dispatcher's thread; here, it ignores them.
+
+    Its methods must not block.
+    """
 
     def mark_settled(
         self,

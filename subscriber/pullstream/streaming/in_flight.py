@@ -31,7 +31,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .ack_requests import AckRequest
 from .callbacks import BatchRunner, CallbackRunner
-from .dispatcher import Dispatcher
+from .dispatcher import Dispatcher, DispatchListener
 from .lease_table import Released
 from .leaser import Leaser
 from .messages_on_hold import MessagesOnHold
@@ -110,7 +110,7 @@ class PrefetchAge:
         return int(now - self._since)
 
 
-class InFlight:
+class InFlight(DispatchListener):
     """The messages of one subscription, from their receipt until the server knows their outcome.
 
     Receives the messages of each response from the reader, and the settlements from the

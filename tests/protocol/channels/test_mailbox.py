@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pullstream_protocol.channels import ChannelLimits
-from pullstream_protocol.channels.mailbox import Mailbox
-from pullstream_protocol.channels.mailbox_entry import EncodedEntry
+from pullstream_protocol.channels.mailbox import EncodedEntry, Mailbox
 from pullstream_protocol.messages import channels_pb2 as channels
 
 ALL = 10_000

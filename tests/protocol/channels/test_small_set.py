@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pullstream_protocol.channels.small_set import Few, with_item, without_item
+from pullstream_protocol.channels.index import Few, with_item, without_item
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 100])

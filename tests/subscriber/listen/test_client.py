@@ -15,7 +15,7 @@ import pytest
 from pullstream import ChannelMessage, ChannelSubscriber, ForkedProcess, SubscriberClient
 from pullstream.exceptions import SubscriberClosed
 from pullstream.listen.events import ListenEvent
-from pullstream.listen.settings import ListenSettings
+from pullstream.listen.session import ListenSettings
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Internal

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pullstream.listen.poll_retries import PollRetries
+from pullstream.listen.session import PollRetries
 from pullstream.streaming.stream import PROVEN_AFTER
 from pullstream_protocol.errors import DeadlineExceeded, PermissionDenied, RpcError, Unavailable
 

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from pullstream.listen.events import Reset
-from pullstream.listen.poll_retries import PollRetries
-from pullstream.listen.session import ListenSession
-from pullstream.listen.settings import ListenSettings
+from pullstream.listen.session import ListenSession, ListenSettings, PollRetries
 from pullstream.listen.subscription import Answered, Arrived, ChannelSubscription, Failed, Notice
 from pullstream.runtime.outage_reporter import OutageReporter
 from pullstream_protocol.errors import (

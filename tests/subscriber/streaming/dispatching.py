@@ -10,7 +10,7 @@ from pullstream.exceptions import AcknowledgeError
 from pullstream.message import Message, ResponseBatch
 from pullstream.rpc.calls import PendingCall
 from pullstream.streaming.ack_requests import AckRequest
-from pullstream.streaming.dispatcher import Dispatcher
+from pullstream.streaming.dispatcher import Dispatcher, DispatchListener
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -38,7 +38,7 @@ class Settled(NamedTuple):
     returned: Sequence[str] = ()
 
 
-class Rig:
+class Rig(DispatchListener):
     """A dispatcher with its listener, and a server played by the test."""
 
     def __init__(self, server: Server | None = None) -> None:

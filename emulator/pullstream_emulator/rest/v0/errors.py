@@ -8,8 +8,7 @@ from typing import Any
 import grpc
 from aiohttp import web
 
-from pullstream_emulator.rest.http_request import JSON
-from pullstream_emulator.rest.json_text import to_json
+from pullstream_emulator.rest.http_request import JSON, to_json
 from pullstream_protocol.errors import RpcError
 
 from .short_names import short

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pullstream_emulator.rest.json_text import to_json
+from pullstream_emulator.rest.http_request import to_json
 from pullstream_protocol.messages import encoded_pb2 as encoded
 
 from .reading import tombstone

@@ -22,10 +22,7 @@ Dict = Mapping[str, Any]
 class RoutersClient(UnaryClient):
     """Manages routers, which copy the records of one feed to another: `client.routers`."""
 
-    @staticmethod
-    def path(project: str, router: str) -> str:
-        """Return `projects/PROJECT/routers/ROUTER`."""
-        return names.router_path(project, router)
+    path = staticmethod(names.router_path)
 
     def put(self, router: feeds.Router | Dict, **options: Unpack[CallOptions]) -> feeds.Router:
         """Create a router, or replace the settings of an existing one.
@@ -99,10 +96,7 @@ class RoutersClient(UnaryClient):
 class CursorsClient(UnaryClient):
     """Manages cursors, named positions of readers on the broker: `client.cursors`."""
 
-    @staticmethod
-    def path(project: str, cursor: str) -> str:
-        """Return `projects/PROJECT/cursors/CURSOR`."""
-        return names.cursor_path(project, cursor)
+    path = staticmethod(names.cursor_path)
 
     def put(self, cursor: feeds.Cursor | Dict, **options: Unpack[CallOptions]) -> feeds.Cursor:
         """Store a position.
@@ -160,10 +154,7 @@ class AsyncRoutersClient(AsyncUnaryClient):
     The methods are the methods of RoutersClient.
     """
 
-    @staticmethod
-    def path(project: str, router: str) -> str:
-        """Return `projects/PROJECT/routers/ROUTER`."""
-        return names.router_path(project, router)
+    path = staticmethod(names.router_path)
 
     async def put(
         self, router: feeds.Router | Dict, **options: Unpack[CallOptions]
@@ -198,10 +189,7 @@ class AsyncCursorsClient(AsyncUnaryClient):
     The methods are the methods of CursorsClient.
     """
 
-    @staticmethod
-    def path(project: str, cursor: str) -> str:
-        """Return `projects/PROJECT/cursors/CURSOR`."""
-        return names.cursor_path(project, cursor)
+    path = staticmethod(names.cursor_path)
 
     async def put(
         self, cursor: feeds.Cursor | Dict, **options: Unpack[CallOptions]

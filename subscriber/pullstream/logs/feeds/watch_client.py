@@ -9,7 +9,7 @@ from typing import Final
 from pullstream.rpc.background_client import BackgroundClient
 from pullstream.rpc.channel_pool import StreamChannel
 from pullstream.rpc.request import make_message
-from pullstream.runtime.callback_kinds import is_coroutine_function
+from pullstream.runtime.callback_kinds import require_handler
 from pullstream.runtime.validation import require_text
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
@@ -78,11 +78,8 @@ class WatchingClient(BackgroundClient):
             SubscriberClosed: The client is closed.
             ForkedProcess: The client was created in the parent process, before a fork.
         """
-        if not callable(on_frame) or is_coroutine_function(on_frame):
-            raise TypeError(
-                f"on_frame is {on_frame!r}; it must be a plain function that takes one frame "
-                "(for coroutines, use AsyncSubscriberClient.watch)"
-            )
+        form = "that takes one frame (for coroutines, use AsyncSubscriberClient.watch)"
+        require_handler("on_frame", on_frame, form)
         if not isinstance(topics, Mapping):
             raise TypeError(f"topics is {topics!r:.80}; it must map topics to start positions")
         if not 1 <= len(topics) <= MAX_TOPICS:

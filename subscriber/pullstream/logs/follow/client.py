@@ -8,7 +8,7 @@ from typing import TypedDict
 from pullstream.logs.feeds.position import Start, position_of
 from pullstream.rpc.background_client import BackgroundClient
 from pullstream.rpc.rpcs import Rpcs
-from pullstream.runtime.callback_kinds import is_coroutine_function
+from pullstream.runtime.callback_kinds import is_coroutine_function, require_handler
 from pullstream.runtime.validation import require_number, require_text, require_timeout
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
@@ -109,13 +109,10 @@ class FollowingClient(BackgroundClient):
             ForkedProcess: The client was created in the parent process, before a fork.
         """
         require_text("topic", topic, "the full name of a topic, a str")
-        if not callable(handler) or is_coroutine_function(handler):
-            raise TypeError(
-                f"handler is {handler!r}; it must be a plain function that takes one record "
-                "(for coroutines, use AsyncSubscriberClient.follow)"
-            )
-        if on_event is not None and (not callable(on_event) or is_coroutine_function(on_event)):
-            raise TypeError(f"on_event is {on_event!r}; it must be a plain function of one event")
+        form = "that takes one record (for coroutines, use AsyncSubscriberClient.follow)"
+        require_handler("handler", handler, form)
+        if on_event is not None:
+            require_handler("on_event", on_event, "of one event")
         for name, text in (("filter", filter), ("exclude_node", exclude_node)):
             require_text(name, text)
         _check_range("checkpoint_every", checkpoint_every, 1)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from pullstream_emulator.rest.json_text import to_json
+from pullstream_emulator.rest.http_request import to_json
 from pullstream_emulator.rest.v0.json_body import compact, is_json, parse, read_body
 from pullstream_emulator.rest.v0.writing import AppendBody
 from pullstream_protocol.errors import InvalidArgument
