@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pullstream_protocol.clock import AdvancingClock, Clock, OffsetClock
-from pullstream_protocol.errors import InvalidArgument, NotFound, RpcError
+from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .engine import Engine
@@ -106,7 +106,9 @@ class Broker:
         self.policies = IamPolicies(exists=self._exists, observer=storage)
         listeners = (None if history is None else self.history, storage)
         self.channels = ChannelsService(
-            self.clock, self._has_topic, lambda due: self.hooks.channels_due(due)
+            self.clock,
+            topic_exists=lambda name: name in self.engine.registry.topics,
+            on_due=lambda due: self.hooks.channels_due(due),
         )
         observer = ObserverFanout(
             self.policies,
@@ -220,28 +222,11 @@ class Broker:
         for name, value in limits.items():
             self.engine.pulls.restore(name, value)
 
-    def _has_topic(self, name: str) -> bool:
-        try:
-            self.engine.get_topic(name)
-        except (InvalidArgument, NotFound):
-            return False
-        return True
-
     def _exists(self, name: str) -> bool:
         """Return whether a topic, subscription, snapshot or schema with this name exists."""
-        collection = name.split("/")[2]
-        try:
-            if collection == "topics":
-                self.engine.get_topic(name)
-            elif collection == "subscriptions":
-                self.engine.get_subscription(name)
-            elif collection == "snapshots":
-                self.engine.get_snapshot(name)
-            else:
-                return name in self.schemas
-        except NotFound:
-            return False
-        return True
+        registry = self.engine.registry
+        kinds = (registry.topics, registry.subscriptions, registry.snapshots, self.schemas)
+        return any(name in resources for resources in kinds)
 
 
 def _advancing(clock: Clock | None) -> AdvancingClock:

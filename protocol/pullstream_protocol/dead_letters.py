@@ -38,7 +38,7 @@ def source_attributes(subscription: str, attempts: int, published: datetime) -> 
 
 
 def original_of(letter: Any) -> pubsub.PubsubMessage:
-    """Return a dead letter, a message of any class, as it was before, so that it may be published."""
+    """Return a message of any class as it was before it became a dead letter, to publish it."""
     attributes = publishable(letter.attributes)
     return pubsub.PubsubMessage(
         data=letter.data,

@@ -104,6 +104,10 @@ class LoadGauge:
     following could happen. The consumer finds that the load is too high. The dispatcher releases
     all of it and resumes the stream, which is still running. Then the consumer pauses the stream,
     and nothing resumes it.
+
+    Attributes:
+        messages: Number of outstanding messages.
+        bytes: Bytes of outstanding messages.
     """
 
     def __init__(
@@ -113,28 +117,18 @@ class LoadGauge:
         self._pause = pause
         self._resume = resume
         self._lock = CallLock()
-        self._messages = 0
-        self._bytes = 0
+        self.messages = 0
+        self.bytes = 0
         self._parked = 0
         self._parked_bytes = 0
         self._paused = False
 
     @property
-    def messages(self) -> int:
-        """Number of outstanding messages."""
-        return self._messages
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of outstanding messages."""
-        return self._bytes
-
-    @property
     def load(self) -> float:
         """The load: the fuller one of the two limits. 1.0 means that it is reached."""
         return max(
-            (self._messages - self._parked) / self._limits.max_messages,
-            (self._bytes - self._parked_bytes) / self._limits.max_bytes,
+            (self.messages - self._parked) / self._limits.max_messages,
+            (self.bytes - self._parked_bytes) / self._limits.max_bytes,
         )
 
     def add_load(self, messages: int, size: int) -> None:
@@ -145,8 +139,8 @@ class LoadGauge:
             size: Bytes of all of them.
         """
         with self._lock.once:
-            self._messages += messages
-            self._bytes += size
+            self.messages += messages
+            self.bytes += size
             self._check()
 
     def release_load(self, messages: int, size: int) -> None:
@@ -157,8 +151,8 @@ class LoadGauge:
             size: Bytes of all of them.
         """
         with self._lock.once:
-            self._messages -= messages
-            self._bytes -= size
+            self.messages -= messages
+            self.bytes -= size
             self._check()
 
     def park_load(self, messages: int, size: int) -> None:
@@ -180,8 +174,8 @@ class LoadGauge:
                 self._resume()
         # The same as `load >= 1.0`, but faster, because this runs for each response.
         elif (
-            self._messages - self._parked >= self._limits.max_messages
-            or self._bytes - self._parked_bytes >= self._limits.max_bytes
+            self.messages - self._parked >= self._limits.max_messages
+            or self.bytes - self._parked_bytes >= self._limits.max_bytes
         ):
             self._paused = True
             self._pause()

@@ -41,11 +41,11 @@ class WatchedTopic:
         "_is_behind",
         "_is_of_other_incarnation",
         "_selection",
-        "_seq",
         "entry",
         "feed",
         "is_over",
         "is_ready",
+        "seq",
     )
 
     def __init__(self, feed: Feed, position: ReaderPosition, selection: Selection) -> None:
@@ -54,11 +54,6 @@ class WatchedTopic:
         self.is_over = False
         self._selection = selection
         self._begin_at(position)
-
-    @property
-    def seq(self) -> int:
-        """The reader's position: it has every record up to this number."""
-        return self._seq
 
     def _begin_at(self, position: ReaderPosition) -> None:
         feed = self.feed
@@ -69,12 +64,12 @@ class WatchedTopic:
         self._move(position.seq, position.epoch or feed.epoch)
 
     def _move(self, seq: int, epoch: int) -> None:
-        self._seq = seq
+        self.seq = seq
         self.entry = resume_token.entry(self.feed.name, seq, epoch)
 
     def rewind(self, position: ReaderPosition) -> None:
         """Go back to an earlier position or to one of a former incarnation; never forward."""
-        is_earlier = position.epoch == self.feed.epoch and position.seq < self._seq
+        is_earlier = position.epoch == self.feed.epoch and position.seq < self.seq
         if is_earlier or position.epoch not in (0, self.feed.epoch):
             self._begin_at(position)
 
@@ -91,7 +86,7 @@ class WatchedTopic:
         """Return the position and the state of the feed, for the first frame of a stream."""
         feed = self.feed
         return feeds.Frame.Start(
-            after_seq=self._seq,
+            after_seq=self.seq,
             head_seq=feed.head,
             earliest_seq=feed.earliest,
             epoch=feed.epoch,
@@ -102,7 +97,7 @@ class WatchedTopic:
         """Whether there may be another frame to build now."""
         if self.is_over:
             return False
-        return self._is_behind or self._seq != self.feed.head or self.feed.is_closed
+        return self._is_behind or self.seq != self.feed.head or self.feed.is_closed
 
     def next_frame(self, limits: Limits, now: Now) -> encoded.EncodedFrame | None:
         """Return the next frame, without its token; None if there is no frame.
@@ -120,11 +115,11 @@ class WatchedTopic:
             self._is_behind = True
             self._move(gap.to_seq, feed.epoch)
             return encoded.EncodedFrame(gap=gap)
-        before = self._seq
+        before = self.seq
         batch = self._selection.read(feed, before, limits)
         if batch.next_seq != before:
             self._move(batch.next_seq, feed.epoch)
-        is_at_head = self._seq == feed.head
+        is_at_head = self.seq == feed.head
         if batch.messages:
             self._is_behind |= not is_at_head
             return encoded.EncodedFrame(
@@ -132,11 +127,11 @@ class WatchedTopic:
                     topic=feed.name,
                     messages=batch.messages,
                     from_seq=before,
-                    to_seq=self._seq,
+                    to_seq=self.seq,
                     head_seq=feed.head,
                 )
             )
-        if is_at_head and (self._is_behind or self._seq != before):
+        if is_at_head and (self._is_behind or self.seq != before):
             # Also when the selection dropped every new record: the reader may resume after them.
             self._is_behind = False
             caught_up = CaughtUp(topic=feed.name, head_seq=feed.head)
@@ -149,7 +144,7 @@ class WatchedTopic:
             self._is_of_other_incarnation = False
             self._came_too_late = False
             return self.feed.recreated()
-        gap = self.feed.gap(self._seq)
+        gap = self.feed.gap(self.seq)
         if self._came_too_late:
             self._came_too_late = False
             if gap is not None and gap.reason in (feeds.CAP, feeds.TTL, feeds.MIXED):

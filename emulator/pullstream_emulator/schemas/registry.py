@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from pullstream_emulator.engine.observer import Observer, Resource
+from pullstream_emulator.engine.resources.registry import check_room
 from pullstream_emulator.engine.settings import paging
 from pullstream_emulator.error_texts import exists, invalid_argument, limit_exceeded, missing
 from pullstream_protocol import names
@@ -90,9 +91,7 @@ class SchemaRegistry:
         name = names.validate("schemas", f"{project}/schemas/{request.schema_id}")
         if name in self._histories:
             raise exists(name)
-        count = len(self._of(project))
-        if count >= MAX_SCHEMAS:
-            raise limit_exceeded("schemas-per-project", count, MAX_SCHEMAS)
+        check_room("schemas", self._histories, name, MAX_SCHEMAS)
         definition = compile_schema(request.schema)
         history = self._histories[name] = RevisionHistory(name)
         return self._append(history, request.schema, definition)
@@ -105,7 +104,8 @@ class SchemaRegistry:
 
     def list_schemas(self, request: pb.ListSchemasRequest) -> pb.ListSchemasResponse:
         """Return a page of a project's schemas, each with its newest revision."""
-        mine = self._of(names.validate_project(request.parent))
+        prefix = f"{names.validate_project(request.parent)}/schemas/"
+        mine = (name for name in self._histories if name.startswith(prefix))
         listed, token = paging.page(mine, request.page_size, request.page_token)
         schemas = [_shown(self._histories[n].head, request.view or pb.BASIC) for n in listed]
         return pb.ListSchemasResponse(schemas=schemas, next_page_token=token)
@@ -260,9 +260,6 @@ class SchemaRegistry:
             return None
 
     # ---- look-ups ------------------------------------------------------------------------------
-
-    def _of(self, project: str) -> list[str]:
-        return [name for name in self._histories if name.startswith(f"{project}/schemas/")]
 
     def _history(self, name: str) -> RevisionHistory:
         history = self._histories.get(name)

@@ -100,17 +100,18 @@ class Mailbox:
     Attributes:
         newest_only: Whether only the newest message of each key is kept.
         has_lost_failure: Whether a failure was among the dropped items.
+        size: Bytes of all items.
     """
 
-    __slots__ = ("_bytes", "_dropped_new", "_dropped_sent", "_dropped_seq", "_items", "_limits",
-                 "_sent_seq", "has_lost_failure", "newest_only")  # fmt: skip
+    __slots__ = ("_dropped_new", "_dropped_sent", "_dropped_seq", "_items", "_limits",
+                 "_sent_seq", "has_lost_failure", "newest_only", "size")  # fmt: skip
 
     def __init__(self, limits: ChannelLimits) -> None:
         self.newest_only = False
         self.has_lost_failure = False
         self._limits = limits
         self._items = _EMPTY
-        self._bytes = 0
+        self.size = 0
         # The last sequence number of the last response.
         self._sent_seq = 0
         # Dropped items that are not acknowledged: `_dropped_sent` counts the items that the last
@@ -121,11 +122,6 @@ class Mailbox:
 
     def __len__(self) -> int:
         return len(self._items)
-
-    @property
-    def size(self) -> int:
-        """The size of the items, in bytes."""
-        return self._bytes
 
     @property
     def has_news(self) -> bool:
@@ -144,8 +140,7 @@ class Mailbox:
         dropped = 0
         # The newest item is always kept, so that a large message cannot cut off a subscriber.
         while len(self._items) > 1 and (
-            self._bytes > self._limits.mailbox_bytes
-            or len(self._items) > self._limits.mailbox_items
+            self.size > self._limits.mailbox_bytes or len(self._items) > self._limits.mailbox_items
         ):
             self._drop_oldest()
             dropped += 1
@@ -154,7 +149,7 @@ class Mailbox:
     def acknowledge(self, seq: int) -> None:
         """Remove the items up to `seq`, because the subscriber has them."""
         while self._items and self._items[0].seq <= seq:
-            self._bytes -= self._items.popleft().size
+            self.size -= self._items.popleft().size
         if not self._items:
             self._items = _EMPTY
         if seq >= self._dropped_seq:
@@ -198,11 +193,11 @@ class Mailbox:
         if self._items is _EMPTY:
             self._items = _NewestOfEachKey() if self.newest_only else deque()
         replaced = self._items.append(item)
-        self._bytes += item.size - (0 if replaced is None else replaced.size)
+        self.size += item.size - (0 if replaced is None else replaced.size)
 
     def _drop_oldest(self) -> None:
         item = self._items.popleft()
-        self._bytes -= item.size
+        self.size -= item.size
         self._dropped_seq = item.seq
         self.has_lost_failure = self.has_lost_failure or item.is_failure
         if item.seq <= self._sent_seq:
@@ -212,7 +207,7 @@ class Mailbox:
 
     def _refill(self, items: list[EncodedEntry]) -> None:
         self._items = _EMPTY
-        self._bytes = 0
+        self.size = 0
         for item in items:
             self._append(item)
 

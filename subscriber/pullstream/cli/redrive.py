@@ -132,9 +132,8 @@ class _Mover:
                 self._print_move(message, topic)
             else:
                 try:
-                    published.append(
-                        (message, self._publisher.publish(topic, dead_letters.original_of(message)))
-                    )
+                    future = self._publisher.publish(topic, dead_letters.original_of(message))
+                    published.append((message, future))
                 except ValueError as refusal:
                     # Another server has accepted what Pub/Sub refuses.
                     self._fail(refusal)

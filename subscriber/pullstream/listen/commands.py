@@ -62,36 +62,34 @@ class CommandQueue:
 
     The very first batch, and the first one after `reset`, replace all subscriptions that the
     publisher may have from this subscriber.
+
+    Attributes:
+        batch: The batch that is being sent, or is sent next. None if there are no commands.
     """
 
     def __init__(self, max_batch: int) -> None:
         self._max_batch = max_batch
         self._limit = max_batch
         self._waiting: deque[Command] = deque()
-        self._batch: CommandBatch | None = None
+        self.batch: CommandBatch | None = None
         self._replace = True
         self._number = 0
 
     def __len__(self) -> int:
         """Return the number of commands that have not been answered."""
-        return len(self._waiting) + (0 if self._batch is None else len(self._batch.commands))
-
-    @property
-    def batch(self) -> CommandBatch | None:
-        """The batch that is being sent, or is sent next. None if there are no commands."""
-        return self._batch
+        return len(self._waiting) + (0 if self.batch is None else len(self.batch.commands))
 
     def add(self, command: Command) -> None:
         """Add a command; if the queue is idle, it forms a batch at once."""
         self._waiting.append(command)
-        if self._batch is None:
+        if self.batch is None:
             self._form(1)
 
     def add_nothing(self) -> None:
         """Send an empty batch if no other batch is due, so that the publisher keeps the session."""
-        if self._batch is None:
+        if self.batch is None:
             self._number += 1
-            self._batch = CommandBatch(self._number, self._replace)
+            self.batch = CommandBatch(self._number, self._replace)
 
     def applied(self) -> list[Command]:
         """Finish the batch because the publisher has applied it; return its commands."""
@@ -125,7 +123,7 @@ class CommandQueue:
 
     def failed(self) -> None:
         """Send the batch again: its call has failed, and it may or may not have been applied."""
-        batch = self._batch
+        batch = self.batch
         assert batch is not None
         batch.is_sent = False
         if batch.is_superseded:
@@ -136,22 +134,22 @@ class CommandQueue:
         """Send all of these subscriptions, because the publisher has lost the session."""
         self._waiting = deque(Command(interest, subscribe=True) for interest in interests)
         self._replace = True
-        if self._batch is None or not self._batch.is_sent:
-            self._batch = None
+        if self.batch is None or not self.batch.is_sent:
+            self.batch = None
             self._form(self._limit)
         else:
             # Wait for the running call, because only one batch is sent at a time.
-            self._batch.is_superseded = True
+            self.batch.is_superseded = True
 
     def clear(self) -> None:
         """Drop all commands. The result of a running call is ignored."""
         self._waiting.clear()
-        self._batch = None
+        self.batch = None
         self._replace = True
         self._limit = self._max_batch
 
     def _finish(self) -> CommandBatch:
-        batch, self._batch = self._batch, None
+        batch, self.batch = self.batch, None
         assert batch is not None
         return batch
 
@@ -160,4 +158,4 @@ class CommandQueue:
             self._number += 1
             count = min(limit, len(self._waiting))
             commands = [self._waiting.popleft() for _ in range(count)]
-            self._batch = CommandBatch(self._number, self._replace, commands)
+            self.batch = CommandBatch(self._number, self._replace, commands)

@@ -35,6 +35,9 @@ class ShutdownDeadline:
     """One deadline and one mode for all steps. Any thread may tighten them; none can relax them.
 
     Times are seconds on the clock. Without a deadline, callbacks have unlimited time.
+
+    Attributes:
+        drains: Whether running callbacks may finish.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -42,7 +45,7 @@ class ShutdownDeadline:
         self._lock = CallLock()
         self._deadline: float | None = None
         self._reserve = 0.0
-        self._drains = True
+        self.drains = True
         # Set when the waiting thread should check its conditions again.
         self._wake_up = WakeUp()
 
@@ -55,18 +58,13 @@ class ShutdownDeadline:
         """
         with self._lock.once:
             if mode == "nack":
-                self._drains = False
+                self.drains = False
             if timeout is not None:
                 deadline = self._clock.monotonic() + timeout
                 if self._deadline is None or deadline < self._deadline:
                     self._deadline = deadline
                     self._reserve = min(timeout * _RESERVED_PART, _LONGEST_RESERVE)
         self._wake_up.set()
-
-    @property
-    def drains(self) -> bool:
-        """Whether running callbacks may finish."""
-        return self._drains
 
     def left(self, longest: float) -> float:
         """Return the seconds that a step may take: `longest`, or less if less time is left."""
@@ -82,7 +80,7 @@ class ShutdownDeadline:
         """
         self._clock.add_waker(self.check_again)
         try:
-            while not is_done() and self._drains:
+            while not is_done() and self.drains:
                 with self._lock.once:
                     end = None if self._deadline is None else self._deadline - self._reserve
                 timeout = self._clock.timeout(end)

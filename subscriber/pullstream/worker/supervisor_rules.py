@@ -78,6 +78,8 @@ class SupervisorRules:
 
     Attributes:
         reason: Why the rules gave up; None if they did not.
+        cut_short: Number of processes that were ordered to stop and did not finish in time.
+        is_stopping: Whether processes stop for good, on an order or after a permanent failure.
     """
 
     def __init__(
@@ -90,10 +92,10 @@ class SupervisorRules:
         self._slots = [_Slot(new_backoff()) for _ in range(processes)]
         self._shutdown_timeout = shutdown_timeout
         self._was_loaded = False
-        self._is_stopping = False
+        self.is_stopping = False
         # The first signal that ordered a stop; None if there was none.
         self._signal: int | None = None
-        self._cut_short = 0
+        self.cut_short = 0
         self._given_up: int | None = None
         self.reason: str | None = None
 
@@ -115,18 +117,8 @@ class SupervisorRules:
         if self._given_up is not None:
             return self._given_up
         if self._signal == signal.SIGTERM:
-            return 1 if self._cut_short else 0
+            return 1 if self.cut_short else 0
         return 0 if self._signal is None else 128 + self._signal
-
-    @property
-    def cut_short(self) -> int:
-        """Number of processes that were ordered to stop and did not finish in time."""
-        return self._cut_short
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether processes stop for good, on an order or after a permanent failure."""
-        return self._is_stopping
 
     @property
     def next_due(self) -> float | None:
@@ -171,9 +163,9 @@ class SupervisorRules:
         slot = self._slots[number]
         was_draining = slot.phase is Phase.DRAINING
         slot.due = None
-        if self._is_stopping:
+        if self.is_stopping:
             slot.phase = Phase.ENDED
-            self._cut_short += was_draining and code != 0
+            self.cut_short += was_draining and code != 0
             return []
         if was_draining:
             return [self._start(number, now)]
@@ -235,9 +227,9 @@ class SupervisorRules:
         return [(Action.KILL, number) for number in numbers if self._slots[number].phase in _ALIVE]
 
     def _begin_stopping(self, now: float) -> list[Order]:
-        if self._is_stopping:
+        if self.is_stopping:
             return []
-        self._is_stopping = True
+        self.is_stopping = True
         orders = self._drain(now)
         for slot in self._slots:
             if slot.phase is Phase.PAUSING:
@@ -245,6 +237,6 @@ class SupervisorRules:
         return orders
 
     def _give_up(self, code: int, reason: str, now: float) -> list[Order]:
-        if not self._is_stopping:
+        if not self.is_stopping:
             self._given_up, self.reason = code, reason
         return self._begin_stopping(now)

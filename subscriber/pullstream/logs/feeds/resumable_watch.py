@@ -35,12 +35,15 @@ class ResumableWatch:
     Args:
         spec: The topics to watch. The session updates it as the watch makes progress.
         resume_token: The token of an earlier watch of the same topics.
+
+    Attributes:
+        resume_token: The token of the last handled frame that had one.
     """
 
     def __init__(self, spec: feeds.WatchSpec, resume_token: str = "") -> None:
         self._spec = spec
         self._watch_id = ""
-        self._token = resume_token
+        self.resume_token = resume_token
         # The last request asked for an existing session, and has not been answered yet.
         self._is_resuming = False
         self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
@@ -51,22 +54,17 @@ class ResumableWatch:
         return list(self._spec.topics)
 
     @property
-    def resume_token(self) -> str:
-        """The token of the last handled frame that had one."""
-        return self._token
-
-    @property
     def is_over(self) -> bool:
         """Whether all topics were deleted, so that no more frames can come."""
         return not self._spec.topics
 
     def request(self) -> feeds.WatchRequest:
         """Return the request that opens the next stream."""
-        self._is_resuming = bool(self._watch_id and self._token)
+        self._is_resuming = bool(self._watch_id and self.resume_token)
         if self._is_resuming:
-            return feeds.WatchRequest(watch_id=self._watch_id, resume_token=self._token)
+            return feeds.WatchRequest(watch_id=self._watch_id, resume_token=self.resume_token)
         self._watch_id = ""
-        return feeds.WatchRequest(spec=self._spec, resume_token=self._token)
+        return feeds.WatchRequest(spec=self._spec, resume_token=self.resume_token)
 
     def received(self, wire: feeds.Frame) -> Frame | None:
         """Process a received frame; return the frame to handle, or None if there is none."""
@@ -84,7 +82,7 @@ class ResumableWatch:
     def handled(self, wire: feeds.Frame) -> None:
         """Record that the handler is done with the frame."""
         if wire.resume_token:
-            self._token = wire.resume_token
+            self.resume_token = wire.resume_token
         if wire.HasField("topic_deleted"):
             # A new session cannot ask for a deleted topic.
             self._spec.topics.pop(wire.topic_deleted.topic, None)
