@@ -21,7 +21,7 @@ import pullstream.spark
 import pullstream_emulator
 from docs import generate
 from pullstream_emulator import Emulator
-from pullstream_emulator.admin import Admin, Controls
+from pullstream_emulator.admin import Admin
 from pullstream_emulator.faults import Faults
 from tests.emulator.wire import TIMEOUT
 
@@ -105,10 +105,10 @@ def test_every_http_route_of_the_broker_is_in_the_openapi_description() -> None:
     ]
     served = {(route.method, re.sub(r"\{\w+\}", "{}", route.path)) for route in routes}
     assert served - described == set()
-    controls = Controls(broker.engine, broker.clock, Faults(broker.clock))
+    admin = Admin(broker.engine, broker.clock, Faults(broker.clock))
     administration = {
         (verb, "/v0/admin" + re.sub(r"\(.*\)", "{}", pattern.pattern))
-        for verb, pattern, _ in Admin(controls)._routes
+        for verb, pattern, _ in admin._routes
     }
     assert administration - described == set()
 

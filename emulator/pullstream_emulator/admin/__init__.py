@@ -1,5 +1,5 @@
 """Administration of a running broker over HTTP: its faults and its clock."""
 
-from .admin import Admin, Controls
+from .admin import Admin
 
-__all__ = ["Admin", "Controls"]
+__all__ = ["Admin"]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,21 +37,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LATEST = datetime(9900, 1, 1, tzinfo=timezone.utc).timestamp()
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The controls of one broker, for use on the thread that owns the engine.
-
-    Attributes:
-        engine: Its engine.
-        clock: Its clock.
-        faults: Its faults.
-    """
-
-    engine: Engine
-    clock: AdvancingClock
-    faults: Faults
-
-
 class Request(NamedTuple):
     """A request.
 
@@ -68,10 +52,18 @@ class Request(NamedTuple):
 
 
 class Admin:
-    """Answers administrative requests for one broker, on the thread that owns its engine."""
+    """Answers administrative requests for one broker, on the thread that owns its engine.
 
-    def __init__(self, controls: Controls) -> None:
-        self._controls = controls
+    Args:
+        engine: The engine of the broker.
+        clock: Its clock.
+        faults: Its faults.
+    """
+
+    def __init__(self, engine: Engine, clock: AdvancingClock, faults: Faults) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._faults = faults
         self._routes: list[tuple[str, re.Pattern[str], Callable[[Request], dict[str, Any]]]] = [
             ("GET", re.compile("/faults"), self._list_faults),
             ("POST", re.compile("/faults"), self._set_fault),
@@ -115,7 +107,7 @@ class Admin:
     # ---- faults --------------------------------------------------------------------------------
 
     def _list_faults(self, request: Request) -> dict[str, Any]:
-        return {"faults": [fault.describe() for fault in self._controls.faults.active]}
+        return {"faults": [fault.describe() for fault in self._faults.active]}
 
     def _set_fault(self, request: Request) -> dict[str, Any]:
         text = request.fields.get("fault")
@@ -125,14 +117,14 @@ class Admin:
             fault = FaultRequest.from_text(text)
         else:
             raise ValueError("fault must be text, and the only field")
-        return fault.set(self._controls.faults).describe()
+        return fault.set(self._faults).describe()
 
     def _clear_faults(self, request: Request) -> dict[str, Any]:
-        self._controls.faults.clear()
+        self._faults.clear()
         return {}
 
     def _lift_fault(self, request: Request) -> dict[str, Any]:
-        for fault in self._controls.faults.active:
+        for fault in self._faults.active:
             if str(fault.number) == request.name:
                 fault.lift()
                 return {}
@@ -141,23 +133,22 @@ class Admin:
     # ---- clock ---------------------------------------------------------------------------------
 
     def _time(self, request: Request) -> dict[str, Any]:
-        now = self._controls.clock.now()
+        now = self._clock.now()
         return {"now": date(now), "seconds": now}
 
     def _advance(self, request: Request) -> dict[str, Any]:
         seconds = request.fields.get("seconds")
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
             raise ValueError(f"seconds must be a number, not {seconds!r}")
-        clock = self._controls.clock
-        if not 0 <= seconds <= _LATEST - clock.now():
+        if not 0 <= seconds <= _LATEST - self._clock.now():
             raise ValueError(
                 f"seconds must be 0 or more, and not past {date(_LATEST)}: {seconds!r}"
             )
-        clock.advance(seconds)
+        self._clock.advance(seconds)
         return self._time(request)
 
     def _backlog(self, request: Request) -> dict[str, Any]:
-        return {"backlog": self._controls.engine.backlog(request.query.get("subscription", ""))}
+        return {"backlog": self._engine.backlog(request.query.get("subscription", ""))}
 
 
 def _fields(body: bytes) -> Mapping[str, Any]:

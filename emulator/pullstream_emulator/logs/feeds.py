@@ -77,6 +77,8 @@ class Feeds:
             engine.registry.usage,
             engine.topics.check_room,
         )
+        self.find = self._sessions.find
+        self.end = self._sessions.remove
         self._unsent = Unsent(engine.registry.usage, lambda: engine.topics.room)
         engine.topics.on_full = self._unsent.end_slow
         self._waiting: dict[ReadWait, None] = {}
@@ -176,11 +178,19 @@ class Feeds:
             self._registry.timetable.watch(feed.keys, now)
         return _appended(feed, appended)
 
-    def delete_messages(self, request: feeds.DeleteMessagesRequest) -> feeds.DeleteMessagesResponse:
-        """Remove messages from a feed's window for good. Readers see no gap."""
-        deletion = self.deletion(request)
-        while deletion.work():
-            pass
+    def delete_messages(
+        self, request: feeds.DeleteMessagesRequest, deletion: Deletion | None = None
+    ) -> feeds.DeleteMessagesResponse:
+        """Remove messages from a feed's window for good. Readers see no gap.
+
+        Args:
+            request: The messages.
+            deletion: The deletion of this request, if all its steps but the last are done.
+        """
+        if deletion is None:
+            deletion = self.deletion(request)
+            while deletion.work():
+                pass
         return feeds.DeleteMessagesResponse(deleted=deletion.finish())
 
     def deletion(self, request: feeds.DeleteMessagesRequest) -> Deletion:
@@ -265,14 +275,6 @@ class Feeds:
         )
         self._sessions.add(watch)
         return watch
-
-    def find(self, watch_id: str) -> WatchSession:
-        """Return the session with this id; raise NotFound if it is unknown or has expired."""
-        return self._sessions.find(watch_id)
-
-    def end(self, watch_id: str) -> None:
-        """End a session and its stream; raise NotFound if it is unknown or has expired."""
-        self._sessions.remove(watch_id)
 
     # ---- for the shells ------------------------------------------------------------------------
 

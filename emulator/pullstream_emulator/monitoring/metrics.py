@@ -98,21 +98,8 @@ class _Collector:
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics. prometheus_client calls it."""
         sources = self._sources
-        topics = [
-            (each.counts, (names.project_of(each.name), names.short_id(each.name)))
-            for each in sources.topics
-        ]
-        subscriptions = [
-            (
-                each,
-                (
-                    names.project_of(each.name),
-                    names.short_id(each.name),
-                    names.short_id(each.topic),
-                ),
-            )
-            for each in sources.subscriptions
-        ]
+        topics = [(each.counts, _labels(each.name)) for each in sources.topics]
+        subscriptions = [(each, _labels(each.name, each.topic)) for each in sources.subscriptions]
         counts = [(each.counts, labels) for each, labels in subscriptions]
         for table, label_names, rows in (
             (_TOPIC_COUNTERS, _TOPIC, topics),
@@ -132,22 +119,14 @@ class _Collector:
         yield InfoMetricFamily(
             PREFIX.rstrip("_"), "The broker.", value={"version": sources.version}
         )
-        yield GaugeMetricFamily(
-            PREFIX + "ready", "1 if the broker can store changes, otherwise 0.", sources.is_ready
-        )
-        yield GaugeMetricFamily(
-            PREFIX + "stored_bytes", "Bytes of all stored messages.", sources.stored_bytes
-        )
-        if sources.max_bytes is not None:
-            yield GaugeMetricFamily(
-                PREFIX + "max_bytes", "Limit of the stored messages, in bytes.", sources.max_bytes
-            )
-        if sources.storage_bytes is not None:
-            yield GaugeMetricFamily(
-                PREFIX + "storage_bytes",
-                "Bytes of the files in the data directory.",
-                sources.storage_bytes,
-            )
+        for name, text, value in (
+            ("ready", "1 if the broker can store changes, otherwise 0.", sources.is_ready),
+            ("stored_bytes", "Bytes of all stored messages.", sources.stored_bytes),
+            ("max_bytes", "Limit of the stored messages, in bytes.", sources.max_bytes),
+            ("storage_bytes", "Bytes of the files in the data directory.", sources.storage_bytes),
+        ):
+            if value is not None:
+                yield GaugeMetricFamily(PREFIX + name, text, value)
         delay = sources.loop_delay
         bounds = [str(bound) for bound in BOUNDS] + ["+Inf"]
         yield HistogramMetricFamily(
@@ -156,6 +135,11 @@ class _Collector:
             buckets=list(zip(bounds, accumulate(delay.counts), strict=True)),
             sum_value=delay.total,
         )
+
+
+def _labels(name: str, *others: str) -> tuple[str, ...]:
+    """Return the project and the short name of a resource, and short names that belong to it."""
+    return (names.project_of(name), *map(names.short_id, (name, *others)))
 
 
 def _filled(family: Any, field: str, rows: Iterable[tuple[object, tuple[str, ...]]]) -> Metric:

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from pullstream_emulator.access import ALL_PROJECTS, Access
 from pullstream_emulator.access.request_projects import projects_of
-from pullstream_emulator.admin import Admin, Controls
+from pullstream_emulator.admin import Admin
 from pullstream_emulator.admin.admin import PREFIX
 from pullstream_emulator.broker import Broker
 from pullstream_emulator.console import ConsoleMode
@@ -71,13 +71,12 @@ def application(
         console: The mode of the console; None for no console.
     """
     handlers = method_handlers(*broker.services, faults=faults, storage=broker.storage)
-    controls = Controls(broker.engine, broker.clock, faults)
     storage = broker.storage
     calls = RpcBridge(handlers)
     watches = Watches(broker.feeds, calls)
     v0 = V0Api(calls, watches, access, broker.clock)
 
-    admin = Admin(controls)
+    admin = Admin(broker.engine, broker.clock, faults)
     live = LiveStatus(broker)
     monitoring = Monitoring(broker, access, health, loop_delay, live)
     events = Events(broker, access, live, monitoring.members)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 
 from pullstream_emulator.access.current_principal import caller
-from pullstream_emulator.engine.resources.topics import Validate
 from pullstream_emulator.logs import Feeds, WatchSession
 from pullstream_emulator.logs.cursors import Cursors
 from pullstream_emulator.logs.deletion import Deletion
@@ -42,8 +41,8 @@ class FeedsService:
             "PutFeed": UnaryMethod(self._feeds.put_feed),
             "GetFeed": UnaryMethod(self._feeds.get_feed),
             "ListFeeds": UnaryMethod(self._feeds.list_feeds),
-            "Append": UnaryMethod(self.append, prepare=self._checks.check),
-            "DeleteMessages": UnaryMethod(self.delete_messages, prepare=self._delete_most),
+            "Append": UnaryMethod(self._feeds.append, prepare=self._checks.check),
+            "DeleteMessages": UnaryMethod(self._feeds.delete_messages, prepare=self._delete_most),
             "Read": WritingMethod(self.read),
             "Watch": WritingMethod(self.watch),
             "PutRouter": UnaryMethod(self._routers.put),
@@ -57,22 +56,6 @@ class FeedsService:
         }
 
     # ---- writing -------------------------------------------------------------------------------
-
-    def append(
-        self, request: feeds.AppendRequest, *, validate: Validate | None = None
-    ) -> feeds.AppendResponse:
-        """Append records after a check against the topic's schema."""
-        return self._feeds.append(request, validate)
-
-    def delete_messages(
-        self, request: feeds.DeleteMessagesRequest, *, deletion: Deletion | None = None
-    ) -> feeds.DeleteMessagesResponse:
-        """Delete the matching records of a feed."""
-        if deletion is None:
-            deletion = self._feeds.deletion(request)
-            while deletion.work():
-                pass
-        return feeds.DeleteMessagesResponse(deleted=deletion.finish())
 
     async def _delete_most(self, request: feeds.DeleteMessagesRequest) -> dict[str, Deletion]:
         """Do all steps of a deletion except the last one. Other tasks run between the steps."""

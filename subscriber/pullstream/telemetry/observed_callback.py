@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pullstream.hooks import Callback
@@ -29,34 +30,31 @@ def observed(callback: Callback, begin: Callable[[Any], End]) -> Callback:
 
         @functools.wraps(callback)
         async def run_async(argument: Any) -> Any:
-            end = _safely(begin, argument)
-            try:
-                result = await callback(argument)
-            except BaseException as error:
-                _finish(end, error)
-                raise
-            _finish(end, None)
-            return result
+            with _observing(begin, argument):
+                return await callback(argument)
 
         return run_async
 
     @functools.wraps(callback)
     def run(argument: Any) -> Any:
-        end = _safely(begin, argument)
-        try:
-            result = callback(argument)
-        except BaseException as error:
-            _finish(end, error)
-            raise
-        _finish(end, None)
-        return result
+        with _observing(begin, argument):
+            return callback(argument)
 
     return run
 
 
-def _finish(end: End | None, error: BaseException | None) -> None:
-    if end is not None:
-        _safely(end, error)
+@contextmanager
+def _observing(begin: Callable[[Any], End], argument: Any) -> Iterator[None]:
+    end = _safely(begin, argument)
+    raised: BaseException | None = None
+    try:
+        yield
+    except BaseException as error:
+        raised = error
+        raise
+    finally:
+        if end is not None:
+            _safely(end, raised)
 
 
 def _safely(function: Callable[[Any], Result], argument: Any) -> Result | None:

@@ -84,8 +84,7 @@ class PrometheusHooks(ReadingHooks):
         error: RpcError | None,
     ) -> None:
         """Record the call's duration with its kind and its status code."""
-        code = "OK" if error is None else code_name(error)
-        self._request_seconds.labels(subscription, kind, code).observe(seconds)
+        self._request_seconds.labels(subscription, kind, _code_of(error)).observe(seconds)
 
 
 class _StatisticsCollector:
@@ -146,18 +145,12 @@ class PrometheusPublisherHooks(PublisherHooks):
     def __init__(
         self, registry: CollectorRegistry = REGISTRY, prefix: str = "pullstream_publisher"
     ) -> None:
-        self._published = Counter(
-            f"{prefix}_published",
-            "Messages that the server has confirmed.",
-            ["topic"],
-            registry=registry,
+        counter = partial(Counter, labelnames=["topic"], registry=registry)
+        self._published = counter(f"{prefix}_published", "Messages that the server has confirmed.")
+        self._failed = counter(
+            f"{prefix}_failed", "Messages that were not published, or not confirmed."
         )
-        self._failed = Counter(
-            f"{prefix}_failed",
-            "Messages that were not published, or not confirmed.",
-            ["topic"],
-            registry=registry,
-        )
+        self._request_bytes = counter(f"{prefix}_request_bytes", "Bytes of all attempts.")
         self._publish_seconds = Histogram(
             f"{prefix}_publish_seconds",
             "Seconds from the first attempt of a request until its messages are confirmed.",
@@ -169,9 +162,6 @@ class PrometheusPublisherHooks(PublisherHooks):
             "Duration of attempts in seconds, by gRPC status code.",
             ["topic", "code"],
             registry=registry,
-        )
-        self._request_bytes = Counter(
-            f"{prefix}_request_bytes", "Bytes of all attempts.", ["topic"], registry=registry
         )
         self._lock = CallLock()
         # References to the clients' statistics(); they return None for a client that is gone.
@@ -204,17 +194,17 @@ class PrometheusPublisherHooks(PublisherHooks):
         self, topic: str, messages: int, size: int, seconds: float, error: BaseException | None
     ) -> None:
         """Record an attempt with its status code."""
-        code = (
-            "OK"
-            if error is None
-            else code_name(error)
-            if isinstance(error, RpcError)
-            else "UNKNOWN"
-        )
-        self._request_seconds.labels(topic, code).observe(seconds)
+        self._request_seconds.labels(topic, _code_of(error)).observe(seconds)
         self._request_bytes.labels(topic).inc(size)
 
     def _sum(self, name: str) -> int:
         with self._lock.once:
             clients = [client() for client in self._clients]
         return sum(getattr(statistics(), name) for statistics in clients if statistics is not None)
+
+
+def _code_of(error: BaseException | None) -> str:
+    """Return the status code of a call."""
+    if error is None:
+        return "OK"
+    return code_name(error) if isinstance(error, RpcError) else "UNKNOWN"

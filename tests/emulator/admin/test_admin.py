@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from pullstream_emulator import Emulator
-from pullstream_emulator.admin import Admin, Controls
+from pullstream_emulator.admin import Admin
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import InvalidArgument, RpcError
 from tests.emulator.rest_client import RestClient
@@ -24,7 +24,7 @@ START = "2023-11-14T22:13:20Z"
 def admin() -> Admin:
     """Return the administration of a broker that serves nobody."""
     emulator = Emulator(clock=ManualClock())
-    return Admin(Controls(emulator.engine, emulator.clock, emulator.faults))
+    return Admin(emulator.engine, emulator.clock, emulator.faults)
 
 
 # ---- faults --------------------------------------------------------------------------------------

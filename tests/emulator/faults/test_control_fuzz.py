@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pullstream_emulator import Emulator
-from pullstream_emulator.admin import Admin, Controls
+from pullstream_emulator.admin import Admin
 from pullstream_emulator.config import ConfigError, load, seeds_from_environment
 from pullstream_emulator.faults import Faults
 from pullstream_emulator.faults.request import KINDS, FaultRequest
@@ -113,7 +113,7 @@ def test_any_admin_api_request_is_answered_with_json_or_a_client_error(
 ) -> None:
     """The answer is JSON, or an error that is the client's."""
     emulator = Emulator(clock=ManualClock())
-    admin = Admin(Controls(emulator.engine, emulator.clock, emulator.faults))
+    admin = Admin(emulator.engine, emulator.clock, emulator.faults)
     with contextlib.suppress(InvalidArgument, NotFound):
         content = admin.answer(method, f"/v0/admin{path}", query, body)
         assert json.loads(json.dumps(content)) == content

@@ -50,11 +50,6 @@ class V0Request:
         return self.http.query
 
     @property
-    def parent(self) -> str:
-        """Full name of the project, for lists."""
-        return names.project_path(self.project)
-
-    @property
     def topic(self) -> str:
         """Full name of the topic in the path; raises InvalidArgument for an invalid name."""
         return self.topic_path(self.name)
@@ -80,11 +75,11 @@ class V0Request:
             )
         return read_body(self.body, kind)
 
-    def page_size(self) -> int:
-        """Return the page size of a list; 0 means the largest.
+    def page(self) -> dict[str, Any]:
+        """Return the fields of a request for a page of a list. A page size of 0 is the largest.
 
         Raises:
-            InvalidArgument: The parameter is not a number.
+            InvalidArgument: The page size is not a number.
         """
         value = self.query.get("page_size", "0")
         if not (value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS):
@@ -92,11 +87,11 @@ class V0Request:
                 f"page_size must be a whole number of at most {_MAX_DIGITS} digits: "
                 f"{value[:100]!r}."
             )
-        return int(value)
-
-    def page_token(self) -> str:
-        """Return the cursor of a list's page; empty for the first page."""
-        return self.query.get("cursor", "")
+        return {
+            "project": names.project_path(self.project),
+            "page_size": int(value),
+            "page_token": self.query.get("cursor", ""),
+        }
 
     @staticmethod
     def next_page(token: str) -> dict[str, str]:

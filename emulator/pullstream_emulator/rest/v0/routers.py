@@ -50,9 +50,7 @@ async def get(request: V0Request) -> dict[str, Any]:
 
 async def list_all(request: V0Request) -> dict[str, Any]:
     """List all routers, or only the routers of one source or one destination."""
-    message = feeds.ListRoutersRequest(
-        project=request.parent, page_size=request.page_size(), page_token=request.page_token()
-    )
+    message = feeds.ListRoutersRequest(**request.page())
     if source := request.query.get("source"):
         message.source = request.topic_path(source)
     if dest := request.query.get("dest"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
-from google.protobuf.duration_pb2 import Duration
 from msgspec import Meta
 
 from pullstream_emulator.logs.settings import MAX_IDEMPOTENCY_WINDOW, MAX_TTL
@@ -56,10 +55,7 @@ async def get(request: V0Request) -> dict[str, Any]:
 
 async def list_all(request: V0Request) -> dict[str, Any]:
     """Return a page of the project's feeds, and the cursor of the next page."""
-    message = feeds.ListFeedsRequest(
-        project=request.parent, page_size=request.page_size(), page_token=request.page_token()
-    )
-    response = await request.call("ListFeeds", message)
+    response = await request.call("ListFeeds", feeds.ListFeedsRequest(**request.page()))
     return {
         "topics": [state(feed) for feed in response.feeds],
         **request.next_page(response.next_page_token),
@@ -113,14 +109,14 @@ def _choice(field: str, text: str | None, choices: Mapping[str, T]) -> T | None:
 def to_json(config: feeds.FeedConfig) -> dict[str, Any]:
     """Return the settings in force."""
     return {
-        "ttl_ms": _milliseconds(config.ttl),
+        "ttl_ms": config.ttl.ToMilliseconds(),
         "cap_records": config.cap_records,
         "cap_bytes": config.cap_bytes,
         "discard": _DISCARD_NAMES[config.discard],
         "durable": config.durability == feeds.FSYNC,
         "durability": _DURABILITY_NAMES[config.durability],
         "auto_create": True,
-        "idempotency_window_ms": _milliseconds(config.idempotency_window),
+        "idempotency_window_ms": config.idempotency_window.ToMilliseconds(),
         "dedupe_node": config.dedupe_node,
     }
 
@@ -139,8 +135,3 @@ def state(feed: feeds.Feed) -> dict[str, Any]:
         "epoch": str(feed.epoch),
         "config": to_json(feed.config),
     }
-
-
-def _milliseconds(duration: Duration) -> int:
-    milliseconds: int = duration.ToMilliseconds()
-    return milliseconds
