@@ -79,7 +79,9 @@ class Engine:
         self.min_ack_deadline = 1 if lenient else resource_settings.MIN_ACK_DEADLINE
         self._monotonic = monotonic
         self._timetable = Timetable(on_due)
-        self.registry = Registry(lambda: Now(wall(), monotonic()), observer, self._timetable)
+        self.registry = Registry(
+            lambda: Now(wall(), monotonic()), observer or Observer(), self._timetable
+        )
         self.topics = Topics(
             self.registry,
             validate=validate,

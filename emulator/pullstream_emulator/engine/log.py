@@ -52,9 +52,7 @@ class Log:
         work: The argument of this name.
     """
 
-    def __init__(
-        self, topic: str, usage: Usage, observer: Observer | None, work: SlicedWork
-    ) -> None:
+    def __init__(self, topic: str, usage: Usage, observer: Observer, work: SlicedWork) -> None:
         self.topic = topic
         self.head_seq = 0
         self.is_deleted = False
@@ -126,7 +124,7 @@ class Log:
         up_to = self.head_seq if first is None else (first << CHUNK_BITS) - 1
         if up_to > self._discarded:
             self._discarded = up_to
-            if self._observer is not None and not self.is_deleted:
+            if not self.is_deleted:
                 self._observer.discarded(self.topic, up_to)
 
     # ---- pins ----------------------------------------------------------------------------------

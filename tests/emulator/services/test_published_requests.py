@@ -8,6 +8,7 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.engine.log import Log, Usage
+from pullstream_emulator.engine.observer import Observer
 from pullstream_emulator.engine.resources.topic import Topic
 from pullstream_emulator.engine.timetable import SlicedWork, Timetable
 from pullstream_emulator.services import published_requests
@@ -118,9 +119,9 @@ def test_only_a_limited_number_of_keys_of_publish_requests_is_remembered(
     """The memory is limited in size."""
     monkeypatch.setattr(published_requests, "MAX_REQUESTS", 2)
     requests = PublishedRequests(ManualClock())
-    topic = Topic(
-        pubsub.Topic(name=TOPIC), Log(TOPIC, Usage(), None, SlicedWork(Timetable(lambda due: None)))
-    )
+    observer = Observer()
+    log = Log(TOPIC, Usage(), observer, SlicedWork(Timetable(lambda due: None)))
+    topic = Topic(pubsub.Topic(name=TOPIC), log, observer)
     for number in ("1", "2", "3"):
         requests.remember(topic, f"request-{number}", [number])
     assert requests.ids_of(topic, "request-1") is None

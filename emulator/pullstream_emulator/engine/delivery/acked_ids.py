@@ -58,7 +58,7 @@ class AckedIds:
     changes in order, so it never has a finished message without the ID that finished it.
     """
 
-    def __init__(self, subscription: str, observer: Observer | None) -> None:
+    def __init__(self, subscription: str, observer: Observer) -> None:
         self._subscription = subscription
         self._observer = observer
         self._generations: deque[_Generation] = deque()
@@ -79,8 +79,7 @@ class AckedIds:
         chunks = generation.chunks
         for chunk, mask in masks_of([number_of(ack_id) for ack_id in ack_ids]).items():
             chunks[chunk] = bits = chunks.get(chunk, 0) | mask
-            if self._observer is not None:
-                self._note(generation, chunk, bits.to_bytes(_BYTES, "little"))
+            self._note(generation, chunk, bits.to_bytes(_BYTES, "little"))
 
     def next_due(self) -> float | None:
         """Return the monotonic time at which the oldest generation is forgotten."""
@@ -127,12 +126,10 @@ class AckedIds:
 
     def _drop_oldest(self) -> None:
         generation = self._generations.popleft()
-        if self._observer is not None:
-            for chunk in generation.chunks:
-                self._note(generation, chunk, b"")
+        for chunk in generation.chunks:
+            self._note(generation, chunk, b"")
 
     def _note(self, generation: _Generation, chunk: int, value: bytes) -> None:
-        assert self._observer is not None
         name = f"{self._subscription}#{generation.began:x}.{chunk:x}"
         self._observer.noted(Resource.ACKED, name, value)
 

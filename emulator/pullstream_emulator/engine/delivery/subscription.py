@@ -80,7 +80,7 @@ class Subscription:
         *,
         announce: Callable[[Timed, float], None],
         topic_exists: Callable[[str], bool],
-        observer: Observer | None = None,
+        observer: Observer,
     ) -> None:
         self.name = config.name
         self.log = log
@@ -179,8 +179,7 @@ class Subscription:
         taken = self.leases.grant(deliveries, consumer, now)
         self._announce(self, now + consumer.ack_deadline)
         self.consumers.mark_served(consumer)
-        if self._observer is not None:
-            self._observer.delivered(self.name, deliveries)
+        self._observer.delivered(self.name, deliveries)
         self._wake_next()
         return taken
 
@@ -250,7 +249,7 @@ class Subscription:
         if acked and exactly_once:
             self.acked_ids.add_acked([delivery.ack_id for delivery in acked], now)
             self._announce_due(self.acked_ids.next_due())
-        if acked and self._observer is not None:
+        if acked:
             self._observer.acknowledged(self.name, acked)
         self.messages.finish(finished)
         self._wake_next()
@@ -292,8 +291,7 @@ class Subscription:
             extended = [(i, delivery) for i in live if (delivery := self.leases.get(i))]
             self.leases.set_all(extended, seconds, now.monotonic)
             self._announce(self, now.monotonic + seconds)
-            if self._observer is not None:
-                self._observer.extended(self.name, [d for _, d in extended], seconds)
+            self._observer.extended(self.name, [d for _, d in extended], seconds)
         self._wake_next()
         return refused
 
@@ -353,10 +351,9 @@ class Subscription:
         for key_queue, holder in restarted:
             self._backlog.requeue_key(key_queue, holder, failed=True, now=now.monotonic)
         self._announce_due(self._backlog.next_due())
-        if self._observer is not None:
-            self._observer.returned(self.name, failed, why)
-            if later:
-                self._observer.returned(self.name, later, LeaseEnd.GIVEN_BACK)
+        self._observer.returned(self.name, failed, why)
+        if later:
+            self._observer.returned(self.name, later, LeaseEnd.GIVEN_BACK)
         self.messages.finish(finished)
 
     def _drop_too_old(self, key_queue: KeyQueue, now: Now) -> list[Delivery]:
@@ -385,8 +382,7 @@ class Subscription:
         if dead:
             topic = self.policy.dead_letter_topic
             publish(topic, [_dead_letter(d, self.name) for d in dead])
-            if self._observer is not None:
-                self._observer.dead_lettered(self.name, dead, topic)
+            self._observer.dead_lettered(self.name, dead, topic)
             self.messages.finish(dead)
 
     def restart(self, wanted: SeqSet, now: Now) -> None:

@@ -101,7 +101,7 @@ class Unacked:
         backlog: Backlog,
         leases: Leases,
         log: Log,
-        observer: Observer | None,
+        observer: Observer,
     ) -> None:
         self._subscription = subscription
         self._backlog = backlog
@@ -248,8 +248,7 @@ class Unacked:
         if self._attempts:
             for seq in seqs:
                 self._attempts.pop(seq, None)
-        if self._observer is not None:
-            self._observer.finished(self._subscription, seqs)
+        self._observer.finished(self._subscription, seqs)
         self._log.release(records)
 
     def drop_older(self, than_ms: float) -> float:
@@ -313,11 +312,10 @@ class Unacked:
         self._unfiltered = self._unfiltered & wanted | back
         self._attempts = {seq: n for seq, n in self._attempts.items() if seq in wanted}
         self._swept = 0
-        if report and self._observer is not None:
-            if back:
-                self._observer.unfinished(self._subscription, back)
-            if done:
-                self._observer.finished(self._subscription, done)
+        if report and back:
+            self._observer.unfinished(self._subscription, back)
+        if report and done:
+            self._observer.finished(self._subscription, done)
         remains = [*self._backlog.take_apart(), *self._leases.take_apart()]
         self._log.work.add(self._tear_down(before, remains), now.monotonic)
         return back

@@ -40,9 +40,9 @@ class PullCalls:
         before = subscription.consumers.max_waiting
         subscription.consumers.max_waiting = request.max_waiting
         observer = self._registry.observer
-        if observer is not None and request.max_waiting != MAX_WAITING:
+        if request.max_waiting != MAX_WAITING:
             observer.saved(Resource.PULLS, subscription.name, request.SerializeToString())
-        elif observer is not None and before != MAX_WAITING:
+        elif before != MAX_WAITING:
             # The default need not be stored.
             observer.removed(Resource.PULLS, subscription.name)
         return _state(subscription)

@@ -32,9 +32,7 @@ class Registry:
         work: Does long work in slices.
     """
 
-    def __init__(
-        self, clock: Callable[[], Now], observer: Observer | None, timetable: Timetable
-    ) -> None:
+    def __init__(self, clock: Callable[[], Now], observer: Observer, timetable: Timetable) -> None:
         self.topics: dict[str, Topic] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.snapshots: dict[str, Snapshot] = {}
@@ -101,8 +99,6 @@ class Registry:
 
     def saved(self, resource: Topic | Subscription | Snapshot) -> None:
         """Inform the observer that a resource was created or changed."""
-        if self.observer is None:
-            return
         if isinstance(resource, Snapshot):
             value = resource.encode()
         else:
@@ -111,8 +107,6 @@ class Registry:
 
     def removed(self, resource: Topic | Subscription | Snapshot) -> None:
         """Inform the observer that a resource was deleted or has expired."""
-        if self.observer is None:
-            return
         if isinstance(resource, Subscription) and resource.consumers.max_waiting != MAX_WAITING:
             # Remove the limit first, so that no limit exists without its subscription.
             self.observer.removed(Resource.PULLS, resource.name)

@@ -56,7 +56,7 @@ class Topic:
         self,
         config: pubsub.Topic,
         log: Log,
-        observer: Observer | None = None,
+        observer: Observer,
         last_publish_ms: int = 0,
     ) -> None:
         self.config = config
@@ -128,10 +128,9 @@ class Topic:
             rejected = subscription.offer(records, messages, now)
             if rejected:
                 filtered.append((name, rejected))
-        if observer is not None:
-            observer.published(self.config.name, records)
-            for name, seqs in filtered:
-                observer.finished(name, seqs)
+        observer.published(self.config.name, records)
+        for name, seqs in filtered:
+            observer.finished(name, seqs)
         self.log.count(records)
         if feed is not None:
             feed.enforce_limits(records)

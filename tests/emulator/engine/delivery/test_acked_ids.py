@@ -40,7 +40,7 @@ def ids(*numbers: int) -> list[str]:
 @pytest.mark.parametrize("step", [1, 2, 1023, 1024, 5000])
 def test_the_memory_of_acknowledged_ack_ids_contains_exactly_the_added_ones(step: int) -> None:
     """The test covers runs, gaps, and the limits of chunks."""
-    known = AckedIds(NAME, None)
+    known = AckedIds(NAME, Observer())
     numbers = range(1000, 1000 + 500 * step, step)
     known.add_acked(ids(*random.sample(numbers, len(numbers))), at(0))
     around = (
@@ -53,7 +53,7 @@ def test_the_memory_of_acknowledged_ack_ids_contains_exactly_the_added_ones(step
 
 def test_a_generation_in_the_memory_of_acknowledged_ack_ids_expires_as_a_whole() -> None:
     """Nothing is forgotten within eleven minutes, and everything is after 13."""
-    known = AckedIds(NAME, None)
+    known = AckedIds(NAME, Observer())
     assert known.next_due() is None
     for second in range(0, 240, 10):
         known.add_acked(ids(second), at(second))
