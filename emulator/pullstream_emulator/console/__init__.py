@@ -4,6 +4,9 @@ The pages are files in `static`. They contain nothing about the broker: a page g
 the documented HTTP calls, with the token that its user enters.
 """
 
-from .mode import CONSOLE_MODES, ConsoleMode
+from typing import Literal, TypeAlias
 
-__all__ = ["CONSOLE_MODES", "ConsoleMode"]
+# "read-only" has no actions, such as publishing or purging.
+ConsoleMode: TypeAlias = Literal["full", "read-only"]
+
+CONSOLE_MODES: tuple[ConsoleMode, ...] = ("full", "read-only")

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from aiohttp import web
 
-from .mode import ConsoleMode
+from . import ConsoleMode
 
 _TYPES = {
     "html": "text/html",

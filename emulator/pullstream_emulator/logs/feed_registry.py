@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from pullstream_emulator.engine import Engine, Record
+from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.resources.topic import Topic
 from pullstream_emulator.engine.settings.durability import Durability, durability_of
 from pullstream_protocol.errors import InvalidArgument
@@ -85,30 +86,19 @@ class FeedRegistry:
 
     def gone(self, name: str, epoch: int) -> Feed:
         """Return a closed, empty feed for a deleted topic, which reports only the deletion."""
-        registry = self._registry
-        feed = Feed(
-            name,
-            registry.new_log(name),
-            FeedSettings(),
-            epoch,
-            now=registry.now,
-            timetable=registry.timetable,
-            observer=FeedObserver(),
-        )
+        feed = self._new(self._registry.new_log(name), FeedSettings(), epoch, FeedObserver())
         feed.close()
         return feed
 
     def _enter(self, topic: Topic, settings: FeedSettings, epoch: int) -> Feed:
-        topic.feed = feed = Feed(
-            topic.config.name,
-            topic.log,
-            settings,
-            epoch,
-            now=self._registry.now,
-            timetable=self._registry.timetable,
-            observer=self._observer,
-        )
+        topic.feed = feed = self._new(topic.log, settings, epoch, self._observer)
         return feed
+
+    def _new(self, log: Log, settings: FeedSettings, epoch: int, observer: FeedObserver) -> Feed:
+        now, timetable = self._registry.now, self._registry.timetable
+        return Feed(
+            log.topic, log, settings, epoch, now=now, timetable=timetable, observer=observer
+        )
 
     def durability_of(self, topic: Topic) -> Durability:
         """Return the durability class of a topic."""

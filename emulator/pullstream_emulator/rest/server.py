@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 
-from pullstream_emulator.console.mode import ConsoleMode
+from pullstream_emulator.console import ConsoleMode
 from pullstream_emulator.net.listener import Listener
 from pullstream_emulator.net.port_mux import PortMux, new_address
 

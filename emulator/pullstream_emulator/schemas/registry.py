@@ -8,8 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from pullstream_emulator.engine.observer import Observer, Resource
-from pullstream_emulator.engine.resources.registry import check_room
-from pullstream_emulator.engine.settings import paging
+from pullstream_emulator.engine.resources.registry import check_room, page
 from pullstream_emulator.error_texts import exists, invalid_argument, limit_exceeded, missing
 from pullstream_protocol import names
 from pullstream_protocol.errors import InvalidArgument, NotFound
@@ -106,7 +105,7 @@ class SchemaRegistry:
         """Return a page of a project's schemas, each with its newest revision."""
         prefix = f"{names.validate_project(request.parent)}/schemas/"
         mine = (name for name in self._histories if name.startswith(prefix))
-        listed, token = paging.page(mine, request.page_size, request.page_token)
+        listed, token = page(mine, request.page_size, request.page_token)
         schemas = [_shown(self._histories[n].head, request.view or pb.BASIC) for n in listed]
         return pb.ListSchemasResponse(schemas=schemas, next_page_token=token)
 
@@ -127,7 +126,7 @@ class SchemaRegistry:
             f"{history.name}@{_LAST_KEY - position}": revision
             for position, revision in history.by_position.items()
         }
-        listed, token = paging.page(keys, request.page_size, request.page_token)
+        listed, token = page(keys, request.page_size, request.page_token)
         schemas = [_shown(keys[key], request.view or pb.BASIC) for key in listed]
         return pb.ListSchemaRevisionsResponse(schemas=schemas, next_page_token=token)
 

@@ -1,8 +1,10 @@
-"""All resources of an engine by name, and the report of changes to the observer."""
+"""All resources of an engine by name, pages of them, and the report of changes to the observer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from pullstream_emulator.engine.delivery.consumers import MAX_WAITING
@@ -10,9 +12,8 @@ from pullstream_emulator.engine.delivery.subscription import Subscription
 from pullstream_emulator.engine.log import Log, Usage
 from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer, Resource
-from pullstream_emulator.engine.settings import paging
 from pullstream_emulator.engine.timetable import SlicedWork, Timetable
-from pullstream_emulator.error_texts import limit_exceeded, missing
+from pullstream_emulator.error_texts import invalid_argument, limit_exceeded, missing
 from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
@@ -23,6 +24,9 @@ R = TypeVar("R")
 
 # Most resources of a project (https://cloud.google.com/pubsub/quotas#resource_limits).
 MAX_RESOURCES = {"topics": 10_000, "subscriptions": 10_000, "snapshots": 5_000}
+
+DEFAULT_PAGE_SIZE = 1000
+MAX_PAGE_SIZE = 1000
 
 
 class Registry:
@@ -158,7 +162,44 @@ def page_of_project(
         request: Names the project and the page.
     """
     prefix = f"{names.validate_project(request.project)}/{collection}/"
-    listed, token = paging.page(
+    listed, token = page(
         (name for name in known if name.startswith(prefix)), request.page_size, request.page_token
     )
     return [known[name] for name in listed], token
+
+
+def page(known: Iterable[str], page_size: int, page_token: str) -> tuple[list[str], str]:
+    """Return the names of one page and the token of the next page, "" after the last.
+
+    The token contains the last name of the page. So a name that exists during the whole listing is
+    neither repeated nor skipped, even if other names are created or deleted between two calls.
+
+    Args:
+        known: All names, in any order.
+        page_size: Maximum number of names on the page; 0 means DEFAULT_PAGE_SIZE. It is limited to
+            MAX_PAGE_SIZE.
+        page_token: The token from the page before, "" for the first page.
+
+    Raises:
+        InvalidArgument: `page_size` is negative, or `page_token` is not from a list.
+    """
+    if page_size < 0:
+        raise invalid_argument("page_size")
+    after = _name_in(page_token)
+    rest = sorted(name for name in known if name > after)
+    size = min(page_size or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
+    return rest[:size], _token_of(rest[size - 1]) if len(rest) > size else ""
+
+
+def _token_of(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode()
+
+
+def _name_in(token: str) -> str:
+    try:
+        name = base64.urlsafe_b64decode(token.encode()).decode()
+    except (ValueError, binascii.Error):
+        name = ""
+    if token and not name.startswith("projects/"):
+        raise invalid_argument("page_token")
+    return name

@@ -11,14 +11,14 @@ from copy import deepcopy
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.record import Record
-from pullstream_emulator.engine.settings import field_mask, paging, resource_settings
+from pullstream_emulator.engine.settings import field_mask, resource_settings
 from pullstream_emulator.engine.settings.durations import seconds_of
 from pullstream_emulator.error_texts import exists
 from pullstream_protocol import errors, names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import publish_limits
-from .registry import Registry, page_of_project
+from .registry import Registry, page, page_of_project
 from .topic import Topic
 
 _log = logging.getLogger("pullstream.emulator")
@@ -122,7 +122,7 @@ class Topics:
     ) -> pubsub.ListTopicSubscriptionsResponse:
         """Return one page of the names of the subscriptions that are attached to a topic."""
         attached = self._registry.topic(request.topic).subscriptions
-        listed, token = paging.page(attached, request.page_size, request.page_token)
+        listed, token = page(attached, request.page_size, request.page_token)
         return pubsub.ListTopicSubscriptionsResponse(subscriptions=listed, next_page_token=token)
 
     def list_snapshots(
@@ -131,7 +131,7 @@ class Topics:
         """Return one page of the names of a topic's snapshots."""
         log = self._registry.topic(request.topic).log
         of_topic = (name for name, s in self._registry.snapshots.items() if s.log is log)
-        listed, token = paging.page(of_topic, request.page_size, request.page_token)
+        listed, token = page(of_topic, request.page_size, request.page_token)
         return pubsub.ListTopicSnapshotsResponse(snapshots=listed, next_page_token=token)
 
     def delete(self, name: str) -> None:
