@@ -97,6 +97,9 @@ class PublishSender:
         settings: When a batch is full, and when it is due.
         options: The options of the client.
         hooks: Called on events.
+
+    Attributes:
+        stopped: Whether no more messages are accepted. Those that wait for room are still sent.
     """
 
     def __init__(
@@ -132,8 +135,7 @@ class PublishSender:
         self._created = self._clock.now() - self._clock.monotonic()
         self._is_hedged = options.hedging is not None
         self._calls: dict[Batch, list[Any]] = {}
-        # No more messages are accepted. Those that wait for room are still sent.
-        self._stopped = False
+        self.stopped = False
         # Whether messages without room have a future, instead of a `publish` that waits.
         self._defers = False
         # Whether a thread waits for the end, and when it gives up.
@@ -190,7 +192,7 @@ class PublishSender:
         finally:
             if not is_nested:
                 self._adding.discard(here)
-                if self._stopped:
+                if self.stopped:
                     self._check_resolved()
 
     def _add_or_defer(
@@ -220,7 +222,7 @@ class PublishSender:
         finally:
             if not is_nested:
                 self._adding.discard(here)
-                if self._stopped:
+                if self.stopped:
                     self._check_resolved()
         return PublishFuture(deferred, 0)
 
@@ -274,7 +276,7 @@ class PublishSender:
         except BaseException:
             self._leave_gauge(1, len(entry))
             raise
-        if self._stopped:
+        if self.stopped:
             # The `close` has sent the other open batches, and waits for this one.
             self._flush()
         return future
@@ -286,7 +288,7 @@ class PublishSender:
         if self._holds_lock():
             raise InterruptedCall
         with self._lock:
-            if self._stopped or self._thread is None:
+            if self.stopped or self._thread is None:
                 # A message that flow control has counted may come after a `stop` or `close`.
                 self._check_usable(is_accepted=self._gauge is not None)
                 self._ensure_thread()
@@ -345,7 +347,7 @@ class PublishSender:
                     admit()
                 with self._lock:
                     admitted = gauge.admitted() if self._defers else []
-            if self._stopped:
+            if self.stopped:
                 self._check_resolved()
 
     def _check_usable(self, *, is_accepted: bool = False) -> None:
@@ -353,7 +355,7 @@ class PublishSender:
         if is_accepted:
             if self._abandoned is not None:
                 raise self._abandoned
-        elif self._stopped:
+        elif self.stopped:
             raise PublisherClosed("this publisher is closed; make a new one")
 
     # ---- sending -------------------------------------------------------------------------------
@@ -667,11 +669,6 @@ class PublishSender:
             self._check_usable()
             return self._queue.resume(topic, key)
 
-    @property
-    def stopped(self) -> bool:
-        """Whether no more messages are accepted."""
-        return self._stopped
-
     def statistics(self) -> PublisherStatistics:
         """Return the counters and the present load."""
         with self._lock.once:
@@ -687,7 +684,7 @@ class PublishSender:
         """
         with self._lock.once:
             self._check_usable()
-            self._stopped = True
+            self.stopped = True
         self._flush()
         self._warn_of_wait()
 
@@ -717,7 +714,7 @@ class PublishSender:
     def _close(self, timeout: float | None) -> None:
         due = None if timeout is None else self._clock.monotonic() + timeout
         with self._lock:
-            self._stopped = self._is_closing = True
+            self.stopped = self._is_closing = True
             if due is not None:
                 self._ends_at = min(self._ends_at, due)
         self._flush()
@@ -773,7 +770,7 @@ class PublishSender:
             # The answer to the last request calls this method again.
             return
         with self._lock:
-            self._stopped = self._closed = True
+            self.stopped = self._closed = True
             callbacks = self._callbacks_thread
         if callbacks is not None:
             # After the callbacks that it has.
@@ -788,7 +785,7 @@ class PublishSender:
         interpreter refuses threads. So all senders of the program do so at the same time.
         """
         with self._lock:
-            self._stopped = True
+            self.stopped = True
         if self._thread is not None:
             self._thread.post(self._flush)
 
@@ -852,7 +849,7 @@ class PublishSender:
         """Resolve all outcomes in a forked child, which has no threads and no connection."""
         self._lock = CallLock()
         self._holds_lock = self._lock.is_owned
-        self._stopped = self._closed = True
+        self.stopped = self._closed = True
         for batch in list(self._queue.batches):
             batch.outcome.fail_in_child(self._fork.error())
         # Deferred messages: adding them raises ForkedProcess.

@@ -88,19 +88,6 @@ class Registry:
         self.saved(subscription)
         self.timetable.watch(subscription, self.now())
 
-    def check_room(self, collection: str, known: Mapping[str, object], name: str) -> None:
-        """Refuse a new resource if its project already has the highest allowed number.
-
-        Args:
-            collection: The kind of the resource, a key of MAX_RESOURCES.
-            known: All resources of this kind, by name.
-            name: The name of the new resource.
-
-        Raises:
-            ResourceExhausted: The project has no room for the resource.
-        """
-        check_room(collection, known, name, MAX_RESOURCES[collection])
-
     def saved(self, resource: Topic | Subscription | Snapshot) -> None:
         """Inform the observer that a resource was created or changed."""
         if isinstance(resource, Snapshot):
@@ -124,18 +111,21 @@ _KIND: Mapping[type, Resource] = {
 }
 
 
-def check_room(collection: str, known: Mapping[str, object], name: str, maximum: int) -> None:
+def check_room(
+    collection: str, known: Mapping[str, object], name: str, maximum: int | None = None
+) -> None:
     """Refuse a new resource if its project already has `maximum` of its kind.
 
     Args:
         collection: The kind of the resource, for the error text.
         known: All resources of this kind, by name.
         name: The name of the new resource.
-        maximum: Maximum number of resources of this kind in a project.
+        maximum: Maximum number of resources of this kind in a project; None: MAX_RESOURCES has it.
 
     Raises:
         ResourceExhausted: The project has no room for the resource.
     """
+    maximum = maximum or MAX_RESOURCES[collection]
     if len(known) >= maximum:
         prefix = f"projects/{names.project_of(name)}/"
         count = sum(other.startswith(prefix) for other in known)

@@ -15,7 +15,7 @@ from pullstream_emulator.error_texts import exists, invalid_argument
 from pullstream_protocol import errors, names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-from .registry import Registry, page_of_project
+from .registry import Registry, check_room, page_of_project
 from .snapshot import Snapshot
 from .subscriptions import detached
 
@@ -40,7 +40,7 @@ class Snapshots:
         names.validate("snapshots", name)
         if name in registry.snapshots:
             raise exists(name)
-        registry.check_room("snapshots", registry.snapshots, name)
+        check_room("snapshots", registry.snapshots, name)
         subscription = self._attached(request.subscription, now)
         resource_settings.check_labels(request.labels)
         config = pubsub.Snapshot(name=name, topic=subscription.config.topic, labels=request.labels)

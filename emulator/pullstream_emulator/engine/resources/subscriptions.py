@@ -15,7 +15,7 @@ from pullstream_emulator.error_texts import exists, invalid_argument, limit_exce
 from pullstream_protocol import errors, names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-from .registry import Registry, page_of_project
+from .registry import Registry, check_room, page_of_project
 from .topics import show_retention, warn_stored_only
 
 # Counted over all projects (https://cloud.google.com/pubsub/quotas#resource_limits).
@@ -62,7 +62,7 @@ class Subscriptions:
         topic = registry.topic(config.topic)
         if config.HasField("dead_letter_policy"):
             registry.topic(config.dead_letter_policy.dead_letter_topic)
-        registry.check_room("subscriptions", registry.subscriptions, config.name)
+        check_room("subscriptions", registry.subscriptions, config.name)
         if len(topic.subscriptions) >= MAX_PER_TOPIC:
             count = len(topic.subscriptions)
             raise limit_exceeded("subscriptions-per-topic", count, MAX_PER_TOPIC)

@@ -18,7 +18,7 @@ from pullstream_protocol import errors, names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import publish_limits
-from .registry import Registry, page, page_of_project
+from .registry import Registry, check_room, page, page_of_project
 from .topic import Topic
 
 _log = logging.getLogger("pullstream.emulator")
@@ -71,7 +71,7 @@ class Topics:
         names.validate("topics", config.name)
         if config.name in self._registry.topics:
             raise exists(config.name)
-        self._registry.check_room("topics", self._registry.topics, config.name)
+        check_room("topics", self._registry.topics, config.name)
         self._finish(config, pubsub.Topic())
         self._registry.saved(self.enter(config, self._registry.new_log(config.name)))
         return config
