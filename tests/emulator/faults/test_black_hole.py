@@ -114,6 +114,7 @@ def test_the_fault_relay_passes_all_bytes_in_both_directions(
     stream = far.stream(stream_ack_deadline_seconds=600)
     assert stream.data(1) == ["x" * 1_000_000]
     far.close()
+    wait_until_no_stream(relayed)
     clock.advance(600)
     again = Wire(relayed.endpoint)
     assert [len(data) for data in data_of(again.pull())] == [1_000_000]
