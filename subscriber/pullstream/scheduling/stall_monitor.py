@@ -71,9 +71,9 @@ class StallState:
     __slots__ = ("_last", "_quiet_checks", "_unchanged", "inline_run", "inline_runs", "is_watched")
 
     def __init__(self) -> None:
-        self.is_watched = False
+        self.is_watched: bool = False
         self.inline_run: InlineRun | None = None
-        self.inline_runs = 0
+        self.inline_runs: int = 0
         # The state of the pool at the last check, the number of checks in a row without a change,
         # and the number of checks in a row without work.
         self._last: PoolSnapshot | None = None
