@@ -36,9 +36,7 @@ def test_taking_room_in_a_full_benchmark_window_waits_until_room_is_given_back()
     asyncio.run(asyncio.wait_for(fill(), 10))
 
 
-def test_responses_of_a_benchmark_feed_have_the_requested_number_size_and_keys_of_messages() -> (
-    None
-):
+def test_a_benchmark_feed_sends_messages_of_the_requested_number_size_and_keys() -> None:
     """The form is the size, the keys, and the number in each response."""
     with wire_to(Feed(per_response=5, size=300, keys=2, exactly_once=True)) as wire:
         response = wire.stream(max_outstanding_messages=5).next()
@@ -83,7 +81,7 @@ def test_a_benchmark_feed_sends_its_total_to_each_stream_and_keeps_it_open() -> 
         assert stream.call.is_active()
 
 
-def test_a_benchmark_message_total_that_is_no_multiple_of_the_response_size_is_refused() -> None:
+def test_a_benchmark_feed_refuses_a_total_that_is_no_multiple_of_the_response_size() -> None:
     """The total is not rounded."""
     with (
         pytest.raises(NotStarted, match="did not start"),

@@ -50,7 +50,7 @@ RUNS: dict[str, tuple[Run | Work | WatchWork | PublishWork, set[str]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("run", "figures"), RUNS.values(), ids=RUNS)
-def test_a_measurement_in_each_benchmark_mode_returns_plausible_values_of_all_its_figures(
+def test_each_benchmark_mode_measures_a_plausible_value_for_each_of_its_figures(
     run: Run | Work | WatchWork | PublishWork, figures: set[str]
 ) -> None:
     """Clients, the broker with a bare client, and feeds are measured. All figures are plausible."""
@@ -63,7 +63,9 @@ def test_a_measurement_in_each_benchmark_mode_returns_plausible_values_of_all_it
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", [Feed(per_response=100), Broker.OURS], ids=["feed", "broker"])
-def test_messages_consumed_in_a_benchmark_run_are_counted_exactly(server: Feed | Broker) -> None:
+def test_a_drain_benchmark_measures_neither_lost_nor_duplicate_messages(
+    server: Feed | Broker,
+) -> None:
     """No message is lost or delivered twice, from a feed or a broker."""
     found = measure(Run(OURS, server, mode="drain", messages=30_000), SHORT)
     assert found["miscounted"] == 0
@@ -72,7 +74,7 @@ def test_messages_consumed_in_a_benchmark_run_are_counted_exactly(server: Feed |
 
 @pytest.mark.slow
 @pytest.mark.parametrize("peer", [OURS, NATS, REDIS])
-def test_the_fetch_rate_of_each_installed_client_is_measured_against_a_broker(peer: str) -> None:
+def test_the_benchmark_measures_the_fetch_rate_of_each_installed_client(peer: str) -> None:
     """Ours always runs, and the others where they are installed."""
     work = FetchWork(peer, 100, 500)
     if reason := missing(work):
@@ -90,13 +92,13 @@ def test_a_failed_benchmark_run_is_reported_as_an_error_and_has_no_figures() -> 
     assert line.startswith("broken: pullstream: ")
 
 
-def test_the_last_output_line_of_a_failed_benchmark_client_is_reported_as_the_error() -> None:
+def test_the_error_of_a_failed_benchmark_run_is_the_last_output_line_of_its_client() -> None:
     """The error has no traceback of the benchmark."""
     with pytest.raises(Failed, match="invalid choice: 'nobody'"):
         measure(Run("nobody", Feed()), SHORT)
 
 
-def test_the_rate_of_converting_messages_to_arrow_is_measured() -> None:
+def test_the_benchmark_measures_the_rate_of_converting_messages_to_arrow() -> None:
     """The conversion is the only measurement of Spark's that needs no Spark."""
     pytest.importorskip("pyarrow")
     assert measure(SparkWork("convert", rows=100), SHORT)["rows"] > 0

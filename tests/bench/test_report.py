@@ -48,7 +48,7 @@ def test_writing_benchmark_results_replaces_the_table_of_a_page_and_keeps_its_pr
     assert "15.0 x" not in text
 
 
-def test_a_benchmark_page_without_its_table_comments_is_refused(tmp_path: Path) -> None:
+def test_writing_results_to_a_page_without_benchmark_table_comments_fails(tmp_path: Path) -> None:
     """An unchanged page would hide the problem."""
     page = tmp_path / "page.md"
     page.write_text("nothing here")
@@ -84,7 +84,7 @@ def test_on_request_the_benchmark_report_exits_with_an_error_for_missed_floors(
         assert run.main(named) == 0
 
 
-def test_running_an_unknown_benchmark_case_is_an_error() -> None:
+def test_the_benchmark_program_exits_with_an_error_for_an_unknown_case_name() -> None:
     """Otherwise an empty measurement would look like success."""
     assert run.main(["--case", "no such case", "--check"]) == 2
 
@@ -122,7 +122,7 @@ def test_the_benchmark_chart_draws_its_own_background_over_the_whole_picture() -
     )
 
 
-def test_equal_ratios_of_values_have_equal_lengths_on_the_axis_of_the_benchmark_chart() -> None:
+def test_the_axis_of_the_benchmark_chart_is_logarithmic() -> None:
     """The axis is logarithmic, and the largest value is inside the picture."""
     scale = Scale.over([Bar("", "", 200.0, 10.0, True)])
     assert scale.x(10) - scale.x(1) == pytest.approx(scale.x(100) - scale.x(10))
@@ -141,7 +141,7 @@ def test_a_bar_of_the_benchmark_chart_with_a_ratio_below_one_extends_to_the_left
         assert float(x) + float(width) == pytest.approx(float(one[1]), abs=0.2)
 
 
-def test_a_benchmark_chart_without_ratios_is_an_error() -> None:
+def test_drawing_a_benchmark_chart_without_results_raises_a_value_error() -> None:
     """The docs must not get an empty picture."""
     with pytest.raises(ValueError, match="no ratio"):
         draw([], {})

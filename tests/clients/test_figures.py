@@ -50,9 +50,7 @@ def test_every_figure_of_a_client_comparison_run_without_faults_is_zero_except_t
     assert found["seconds"] == 1.2
 
 
-def test_a_failure_result_for_a_message_acknowledged_on_the_broker_counts_as_false_failure() -> (
-    None
-):
+def test_a_failed_ack_of_a_message_acked_on_the_broker_is_counted_as_false_failure() -> None:
     lines = [*of_each(0, 1, 2), "2.0 ack 3", "2.1 ack-result 3 OTHER"]
     assert measured(*lines)["false_failures"] == 1
     # Its failure is true when the message is still there, or when a later attempt succeeded.
@@ -61,12 +59,12 @@ def test_a_failure_result_for_a_message_acknowledged_on_the_broker_counts_as_fal
     assert measured(*lines, *of_each(3))["failed"] == 1
 
 
-def test_an_ack_success_for_a_message_left_or_redelivered_later_counts_as_false_success() -> None:
+def test_an_ack_success_for_a_message_the_broker_still_has_is_counted_as_false_success() -> None:
     assert measured(*of_each(0, 1, 2, 3), left=[2])["false_successes"] == 1
     assert measured(*of_each(0, 1, 2, 3), "2.0 delivered 1 id")["false_successes"] == 1
 
 
-def test_a_nack_success_for_an_already_ended_lease_counts_as_false_success() -> None:
+def test_a_nack_success_after_the_end_of_the_lease_is_counted_as_false_success() -> None:
     lines = ["1.0 nack 0", "1.1 nack-result 0 SUCCESS", "1.0 nack 1", "1.1 nack-result 1 OTHER"]
     found = measured(*lines, answer="nack", stale=[0])
     assert found["false_successes"] == 1
@@ -90,15 +88,13 @@ def test_redeliveries_are_ignored_when_order_violations_of_a_client_run_are_coun
     assert measured(*(f"1.0 delivered {number} id" for number in order))["out_of_order"] == 1
 
 
-def test_the_delivery_pause_of_a_client_run_with_messages_left_lasts_until_the_end_of_the_run() -> (
-    None
-):
+def test_the_delivery_pause_of_a_client_run_with_undelivered_messages_lasts_to_its_end() -> None:
     lines = ["1.0 delivered 0 id", "3.0 delivered 1 id"]
     assert measured(*lines)["pause"] == 2.0
     assert measured(*lines, left=[2])["pause"] == 6.0
 
 
-def test_messages_that_a_client_dropped_in_a_comparison_run_are_counted() -> None:
+def test_the_figures_of_a_client_comparison_run_count_messages_dropped_by_the_client() -> None:
     assert measured("1.0 dropped -1", "2.0 dropped -1")["dropped"] == 2
 
 
@@ -137,6 +133,6 @@ def test_figures_of_a_pipeline_run_are_computed_from_the_messages_that_the_pipel
     assert "out_of_order" not in reading(events, messages=4, per_key=0)
 
 
-def test_a_pipeline_run_that_reads_no_messages_has_figures() -> None:
+def test_figures_can_be_computed_for_a_pipeline_run_that_reads_no_messages() -> None:
     found = reading([], messages=4, per_key=0)
     assert found == {"unread": 4, "repeated": 0, "reading": 0.0}

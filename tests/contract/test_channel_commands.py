@@ -41,7 +41,7 @@ def test_channel_commands_reach_the_publisher_in_the_order_of_the_calls_c0_2(
     assert [command for batch in recorder.commands() for command in batch] == calls
 
 
-def test_a_listener_sends_no_channel_command_batch_before_the_previous_one_is_answered_c0_3(
+def test_a_listener_sends_a_channel_command_batch_after_the_last_one_is_answered_c0_3(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """Later commands wait for the answer, however long it takes."""
@@ -57,7 +57,7 @@ def test_a_listener_sends_no_channel_command_batch_before_the_previous_one_is_an
     assert recorder.most_batches == 1
 
 
-def test_a_listener_sends_its_first_channel_command_at_once_and_queued_ones_in_batches_c0_4(
+def test_a_listener_sends_its_first_channel_command_at_once_and_then_batches_c0_4(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The first command is sent at once.
@@ -127,7 +127,7 @@ def test_repeated_subscribe_and_unsubscribe_commands_of_a_channel_are_idempotent
     assert statistics(broker).interests == 0
 
 
-def test_the_done_callback_of_a_channel_subscribe_runs_once_when_the_publisher_answers_c0_6(
+def test_the_done_callback_of_a_channel_subscribe_runs_once_on_the_publishers_answer_c0_6(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The callback runs once for each subscribe, and not before the batch is answered."""
@@ -150,7 +150,7 @@ def test_the_done_callback_of_a_channel_subscribe_gets_the_error_of_its_command_
     assert [type(error) for error in heard.done] == [Unavailable]
 
 
-def test_channel_subscribe_and_unsubscribe_take_effect_in_the_client_before_the_answer_c0_7(
+def test_channel_subscribe_and_unsubscribe_take_effect_locally_before_the_answer_c0_7(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The client applies it before the publisher knows.

@@ -97,7 +97,7 @@ def test_the_poll_of_an_idle_channel_subscriber_is_answered_every_300_to_330_sec
     heard.wait_for("x")
 
 
-def test_a_dead_polling_channel_subscriber_is_removed_after_600_to_660_seconds_c0_28(
+def test_a_channel_subscriber_that_dies_polling_is_removed_after_600_to_660_seconds_c0_28(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A subscriber without an open poll is forgotten after 300 to 330 seconds."""

@@ -17,7 +17,7 @@ from .channel_peers import ORDERS, BareSubscriber, Heard, data_of, statistics
 from .channel_servers import served, served_on_a_loop
 
 
-def test_ten_thousand_channel_keys_of_a_listener_use_one_waiting_call_c0_32(
+def test_a_listener_with_ten_thousand_channel_keys_has_one_waiting_poll_c0_32(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The call costs as much as with one key, and less than 64 KiB."""

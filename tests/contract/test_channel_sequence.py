@@ -14,7 +14,7 @@ from tests.subscriber.streaming.fakes import eventually
 from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, data_of, statistics
 
 
-def test_sequence_numbers_of_a_channel_subscriber_count_over_all_channels_and_keys_c0_19(
+def test_messages_of_all_channels_and_keys_share_one_sequence_of_numbers_c0_19(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """Numbers are shared by all channels and keys, so a subscriber sees holes."""
@@ -102,7 +102,7 @@ def test_a_channel_poll_with_a_former_incarnation_acknowledges_no_message_c0_23(
     poll.cancel()
 
 
-def test_channel_commands_with_a_former_incarnation_are_not_applied_c0_23(
+def test_a_publisher_does_not_apply_channel_commands_of_a_former_incarnation_c0_23(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A batch that replaces all subscriptions is applied in any incarnation."""

@@ -85,7 +85,7 @@ def test_deleted_feed_records_stay_deleted_without_a_gap_after_a_broker_restart_
     assert read(face, from_seq=0, limit=5) == ([2, 4, 5, 7, 8], None)
 
 
-def test_a_feed_of_durability_class_memory_keeps_only_sequence_numbers_across_a_restart_c2_5(
+def test_a_feed_with_durability_memory_keeps_only_its_numbering_across_a_restart_c2_5(
     lives: Lives,
 ) -> None:
     """A reader that was not at the head is notified of the loss.

@@ -24,7 +24,7 @@ def test_the_records_of_a_feed_are_numbered_from_one_without_holes_c2_6(face: Fa
     }  # fmt: skip
 
 
-def test_an_append_with_a_used_idempotency_key_returns_the_numbers_of_the_first_append_c2_7(
+def test_an_append_with_a_used_idempotency_key_gets_the_answer_of_the_first_append_c2_7(
     face: Face,
 ) -> None:
     first = face.append("orders", texts("a", "b"), idempotency_key=KEY)
@@ -100,7 +100,7 @@ def test_a_batch_of_feed_records_is_appended_as_a_whole_or_not_at_all_c2_7(face:
     ],
     ids=["tag", "node", "record", "batch"],
 )
-def test_an_append_to_a_feed_beyond_a_size_limit_is_refused_c2_7(
+def test_a_feed_refuses_an_append_that_exceeds_a_size_limit_c2_7(
     face: Face, fits: Any, does_not: Any
 ) -> None:
     assert face.append("orders", fits)["count"] == len(fits)

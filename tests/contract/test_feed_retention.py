@@ -25,7 +25,9 @@ def test_a_feed_keeps_at_most_the_number_of_records_of_its_cap_c2_2(face: Face) 
     assert face.get_topic("orders")["count"] == 3
 
 
-def test_the_byte_cap_of_a_feed_counts_whole_records_c2_2(face: Face) -> None:
+def test_a_feed_with_a_byte_cap_keeps_the_newest_records_that_fit_into_the_cap_c2_2(
+    face: Face,
+) -> None:
     face.append("orders", texts("x" * 100))
     size = face.get_topic("orders")["bytes"]
     face.put_topic("orders", cap_bytes=3 * size)
@@ -73,7 +75,7 @@ def test_an_append_to_a_full_feed_with_discard_old_evicts_the_oldest_records_c2_
     assert kept(face) == [2, 3]
 
 
-def test_a_full_feed_with_discard_reject_refuses_an_append_without_using_numbers_c2_3(
+def test_a_full_feed_with_discard_reject_refuses_an_append_and_uses_no_number_c2_3(
     face: Face,
 ) -> None:
     face.put_topic("orders", cap_records=3, discard="reject")

@@ -20,7 +20,9 @@ DEFAULTS = {
 }
 
 
-def test_putting_a_feed_creates_its_topic_and_returns_all_settings_c2_1(face: Face) -> None:
+def test_a_put_of_a_feed_creates_its_topic_and_is_answered_with_all_settings_c2_1(
+    face: Face,
+) -> None:
     asked = {"ttl_ms": 5000, "cap_records": 10_000, "discard": "old", "durable": False}
     made = face.put_topic("notifications", **asked)
     expected = DEFAULTS | {"ttl_ms": 5000, "cap_records": 10_000, "durability": "disk"}
@@ -76,13 +78,13 @@ def test_a_limit_of_a_feed_set_to_zero_is_turned_off_c2_1(face: Face) -> None:
 
 
 @pytest.mark.parametrize("name", ["9lives", "x", "goog-topic", "a b" * 200])
-def test_an_invalid_feed_topic_name_is_refused_c2_1(face: Face, name: str) -> None:
+def test_creating_a_feed_with_an_invalid_topic_name_is_refused_c2_1(face: Face, name: str) -> None:
     with refused(400):
         face.put_topic(name)
 
 
 @pytest.mark.parametrize("config", [{"cap_records": -1}, {"cap_bytes": -1}, {"ttl_ms": -1}])
-def test_invalid_feed_settings_are_refused_and_create_no_topic_c2_1(
+def test_a_put_of_a_feed_with_invalid_settings_is_refused_and_creates_no_topic_c2_1(
     face: Face, config: Any
 ) -> None:
     with refused(400):

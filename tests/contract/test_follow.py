@@ -248,7 +248,7 @@ def test_a_follower_catches_up_by_reads_after_a_broker_outage_c1_11(here: Follow
     assert here.diary.seqs == list(range(1, 106))
 
 
-def test_a_follower_saves_the_position_of_a_record_only_after_the_handler_has_returned_c1_12(
+def test_a_follower_saves_the_position_of_a_record_after_the_handler_has_returned_c1_12(
     here: Followed,
 ) -> None:
     """The position is the last record for which the handler has returned."""

@@ -156,7 +156,9 @@ def test_a_stored_position_overrides_the_after_argument_of_a_follower_c1_2(here:
     assert store.closed.is_set()
 
 
-def test_transient_errors_of_a_checkpoint_store_are_retried_c1_2(here: Followed) -> None:
+def test_a_follower_retries_operations_of_a_checkpoint_store_that_fail_transiently_c1_2(
+    here: Followed,
+) -> None:
     """Loading the position and saving it are retried."""
     store = Fickle()
     store.errors = [Unavailable("away"), Unavailable("away")]
@@ -168,7 +170,7 @@ def test_transient_errors_of_a_checkpoint_store_are_retried_c1_2(here: Followed)
     assert here.diary.seqs == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_permanent_error_of_a_checkpoint_store_ends_the_follower_that_uses_the_store_c1_2(
+def test_a_permanent_error_of_its_checkpoint_store_ends_a_follower_c1_2(
     here: Followed,
 ) -> None:
     """If the follower continued, a crash would repeat all records since the failure."""
@@ -206,7 +208,7 @@ def test_a_follower_started_at_the_end_of_a_topic_saves_its_start_position_c1_1(
 
 
 @pytest.mark.parametrize("cursor", [False, True])
-def test_a_follower_reads_a_recreated_topic_from_its_beginning_after_a_report_c1_15(
+def test_a_follower_reports_a_recreated_topic_and_reads_it_from_the_beginning_c1_15(
     here: Followed, tmp_path: Path, cursor: bool
 ) -> None:
     """The position includes the epoch of the topic. A cursor is deleted with its topic."""

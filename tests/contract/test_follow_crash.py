@@ -19,7 +19,7 @@ KILLS = 4
 
 
 @pytest.mark.parametrize("store", ["file", "cursor"])
-def test_a_killed_follower_handles_at_most_n_records_again_c1_2(
+def test_a_killed_follower_that_saves_every_n_records_handles_at_most_n_again_c1_2(
     emulator: Emulator, tmp_path: Path, store: str
 ) -> None:
     """SIGKILL hits it while it catches up and while it is live. Then another follower continues."""

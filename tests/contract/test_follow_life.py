@@ -221,7 +221,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), seen)
 """
 
 
-def test_calls_of_the_parents_follower_in_a_forked_child_raise_an_error(
+def test_calling_a_follower_of_the_parent_process_in_a_forked_child_raises_an_error(
     here: Followed, tmp_path: Path
 ) -> None:
     """The child's calls raise ForkedProcess, and the parent's follower continues.
@@ -293,7 +293,9 @@ def test_a_follower_opens_a_new_stream_if_a_stream_sends_no_heartbeats_c1_11(
     assert fell.cause == "silence"
 
 
-def test_a_follower_polls_after_three_stream_failures_in_a_minute_c1_11(here: Followed) -> None:
+def test_a_follower_falls_back_to_polling_after_three_failed_streams_in_a_minute_c1_11(
+    here: Followed,
+) -> None:
     """After three failures within a minute it polls.
 
     Records still arrive, and the user is notified.
@@ -311,7 +313,7 @@ def test_a_follower_polls_after_three_stream_failures_in_a_minute_c1_11(here: Fo
     assert follower.close()
 
 
-def test_an_unreachable_server_ends_a_follower_before_its_first_answer_c1_14(
+def test_a_follower_ends_after_give_up_after_if_the_server_has_never_answered_c1_14(
     here: Followed,
 ) -> None:
     """No server listens. `give_up_after` also ends a follower before its first answer."""

@@ -279,7 +279,9 @@ def test_a_fetch_sends_no_second_request_if_only_the_margin_of_its_timeout_is_le
 # ---- waiting for several messages ----------------------------------------------------------------
 
 
-def test_a_fetch_waits_until_the_number_min_messages_has_arrived(world: PullWorld) -> None:
+def test_a_fetch_with_min_messages_waits_until_that_many_messages_have_arrived(
+    world: PullWorld,
+) -> None:
     """Available messages count. The lingering requests ask for the rest."""
     world.publish("a")
     waiting = world.start_fetch(max_messages=4, min_messages=3)

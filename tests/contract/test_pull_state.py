@@ -44,7 +44,7 @@ def test_the_subscription_state_contains_the_settings_of_the_subscription_c3_7(
     assert (state.ack_wait.seconds, state.max_deliver) == (33, 7)
 
 
-def test_the_numbers_of_the_subscription_state_are_exact_at_each_step_of_ten_messages_c3_7(
+def test_the_subscription_state_counts_pending_leased_and_delivered_messages_exactly_c3_7(
     world: PullWorld,
 ) -> None:
     """Five messages are fetched and acknowledged.
@@ -89,7 +89,7 @@ def step(
     }
 
 
-def test_acked_messages_behind_an_unacked_message_are_not_pending_in_the_state_c3_7(
+def test_the_subscription_state_counts_no_acked_message_as_pending_c3_7(
     world: PullWorld,
 ) -> None:
     """A message that is acknowledged after an unacknowledged one is neither leased nor pending."""
@@ -103,7 +103,7 @@ def test_acked_messages_behind_an_unacked_message_are_not_pending_in_the_state_c
     assert now(world, name) == step(pending=1, delivered=(2, 2), floor=(2, 2))
 
 
-def test_messages_excluded_by_a_filter_advance_the_ack_floor_of_the_subscription_state_c3_7(
+def test_messages_excluded_by_a_filter_advance_the_ack_floor_of_the_subscription_c3_7(
     world: PullWorld,
 ) -> None:
     """The floor moves past it."""
@@ -143,7 +143,7 @@ def test_requesting_the_state_of_a_missing_subscription_raises_not_found_c3_7(
         world.client.set_max_waiting(SUBSCRIPTION + "-missing", 5)
 
 
-def test_requesting_the_subscription_state_from_a_server_without_it_raises_an_error() -> None:
+def test_subscription_state_raises_unimplemented_if_the_server_does_not_support_the_call() -> None:
     """The server refuses the call with its own error."""
 
     def answer(call: object) -> None:

@@ -57,7 +57,7 @@ def test_the_max_waiting_setting_of_a_subscription_limits_its_waiting_pulls_c3_5
     assert world.client.subscription_state(SUBSCRIPTION).num_waiting == 0
 
 
-def test_a_pull_that_ends_is_at_once_no_longer_counted_in_num_waiting_c3_5(
+def test_a_waiting_pull_is_not_counted_in_num_waiting_after_its_end_c3_5(
     world: PullWorld,
 ) -> None:
     """A fetch leaves by timeout or by cancellation.
@@ -88,7 +88,9 @@ def expect_timeout(world: PullWorld, timeout: float) -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, 100_001])
-def test_a_value_of_max_waiting_out_of_range_is_refused_c3_5(world: PullWorld, number: int) -> None:
+def test_setting_max_waiting_of_a_subscription_out_of_range_is_refused_c3_5(
+    world: PullWorld, number: int
+) -> None:
     """The limit does not change."""
     with pytest.raises(InvalidArgument, match=f"max_waiting: {number} is not between 1 and 100000"):
         world.client.set_max_waiting(SUBSCRIPTION, number)

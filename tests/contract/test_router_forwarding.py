@@ -19,7 +19,7 @@ def data_in(face: Face, topic: str, **params: Any) -> list[Any]:
     return [record["data"] for record in face.read(topic, **params)["records"]]
 
 
-def test_putting_a_router_reports_its_creation_and_its_default_settings_c2_9(face: Face) -> None:
+def test_the_answer_to_creating_a_router_contains_its_default_settings_c2_9(face: Face) -> None:
     """Only records appended after its creation are copied."""
     face.append("feed", texts("before"))
     made = route(face, "feed", "web")
@@ -336,7 +336,7 @@ def test_records_deleted_in_the_source_of_a_router_are_no_gap_in_the_destination
     assert answer["tombstone"] is None
 
 
-def test_a_reader_that_excludes_its_node_gets_none_of_its_own_records_through_routers_c2_14(
+def test_a_reader_that_excludes_its_node_gets_no_own_records_through_routers_c2_14(
     face: Face,
 ) -> None:
     """Two masters have a topic each, with routers in both directions.

@@ -111,7 +111,7 @@ def test_a_watch_frame_has_at_most_the_requested_maximum_of_records_c2_17(
 # ---- gaps ------------------------------------------------------------------------------------
 
 
-def test_a_slow_watch_handler_receives_a_gap_for_lost_records_before_the_next_records_c2_19(
+def test_a_slow_watch_handler_receives_a_gap_in_place_of_lost_records_c2_19(
     client: SubscriberClient,
 ) -> None:
     """Every number is received or reported lost, once and in order."""

@@ -88,7 +88,7 @@ def test_a_watch_started_before_the_oldest_record_of_a_feed_reports_from_seq_too
         assert data_of(record) == [3, 4]
 
 
-def test_a_watch_started_right_before_the_oldest_record_has_no_gap_c2_20(face: Face) -> None:
+def test_a_watch_started_right_before_the_oldest_record_reports_no_gap_c2_20(face: Face) -> None:
     face.put_topic("orders", cap_records=2)
     face.append("orders", texts(1, 2, 3, 4))
     expect(face.watch({"orders": {"from_seq": 2}}), "record", "caught-up")

@@ -45,7 +45,7 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_emulator_program_starts_with_resources_of_its_configuration_file_and_environment(
+def test_the_emulator_program_creates_resources_of_its_config_file_and_environment(
     config: str,
 ) -> None:
     """A variable may contain resources that the file's subscription needs.

@@ -65,7 +65,9 @@ def test_a_gcloud_host_port_option_without_host_or_port_gets_the_defaults(
 
 
 @pytest.mark.parametrize("text", ["localhost:port", "localhost:65536", "localhost:-1"])
-def test_an_invalid_gcloud_host_port_option_is_refused(text: str) -> None:
+def test_the_gcloud_command_line_of_the_broker_refuses_an_invalid_host_port_option(
+    text: str,
+) -> None:
     """The error shows the allowed form."""
     with pytest.raises(click.UsageError, match="must be HOST:PORT"):
         host_and_port(text)
@@ -101,7 +103,7 @@ def test_gcloud_env_init_prints_the_emulator_address_of_the_last_gcloud_start(
     assert (ran.exit_code, ran.output) == (0, f"export PUBSUB_EMULATOR_HOST={address}\n")
 
 
-def test_gcloud_env_init_before_any_gcloud_start_is_an_error(tmp_path: Path) -> None:
+def test_gcloud_env_init_exits_with_an_error_before_any_gcloud_start(tmp_path: Path) -> None:
     """The error names the file and the remedy."""
     command = ["beta", "emulators", "pubsub", "env-init", f"--data-dir={tmp_path}"]
     ran = CliRunner().invoke(gcloud, command)
@@ -110,7 +112,7 @@ def test_gcloud_env_init_before_any_gcloud_start_is_an_error(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("no_broker")
-def test_gcloud_start_starts_the_broker_although_no_directory_is_writable(
+def test_the_gcloud_start_command_starts_the_broker_if_no_directory_is_writable(
     tmp_path: Path,
 ) -> None:
     """Only `env-init` needs the file."""
@@ -135,7 +137,7 @@ def test_gcloud_start_starts_the_broker_without_a_home_directory(
     assert "set CLOUDSDK_CONFIG" in ran.output
 
 
-def test_gcloud_commands_other_than_start_and_env_init_are_refused() -> None:
+def test_the_gcloud_command_line_of_the_broker_refuses_commands_but_start_and_env_init() -> None:
     """The error names the two commands."""
     ran = CliRunner().invoke(gcloud, ["pubsub", "topics", "list"])
     assert ran.exit_code == 2
@@ -143,7 +145,7 @@ def test_gcloud_commands_other_than_start_and_env_init_are_refused() -> None:
     assert "'pubsub topics list'" in ran.output
 
 
-def test_an_unknown_gcloud_option_is_refused() -> None:
+def test_the_gcloud_command_line_of_the_broker_refuses_an_unknown_option() -> None:
     """The option would have an effect in gcloud."""
     ran = run_command([*PROGRAM, "beta", "emulators", "pubsub", "start", "--impersonate=x"])
     assert ran.returncode == 2

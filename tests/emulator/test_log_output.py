@@ -219,7 +219,7 @@ def counted_early(
         logger.removeFilter(note)
 
 
-def test_repeated_errors_of_a_library_logger_are_counted_without_creating_log_records(
+def test_the_broker_log_counts_repeated_library_errors_without_creating_log_records(
     log: Log,
 ) -> None:
     with counted_early(log.handler, "library.compiled") as (logger, made):
@@ -237,7 +237,7 @@ def test_repeated_errors_of_a_library_logger_are_counted_without_creating_log_re
     assert len(made) == 1
 
 
-def test_library_errors_with_another_text_or_logger_are_counted_separately_in_the_log(
+def test_the_broker_log_counts_library_errors_of_each_text_and_logger_separately(
     log: Log,
 ) -> None:
     with (
@@ -331,7 +331,7 @@ print(len(made))
 """
 
 
-def test_errors_about_invalid_utf_8_headers_are_counted_without_creating_log_records() -> None:
+def test_the_broker_log_counts_invalid_utf_8_headers_without_creating_log_records() -> None:
     """The records would take most of the time of the event loop, while other calls wait."""
     ran = run_command([sys.executable, "-c", PROGRAM], check=True)
     assert int(ran.stdout) <= 2, ran.stderr

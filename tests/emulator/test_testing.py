@@ -58,7 +58,7 @@ def test_the_endpoint_of_an_emulator_is_host_and_port() -> None:
         assert emulator.port > 0
 
 
-def test_an_advance_of_the_emulator_clock_returns_after_expired_messages_are_available_again(
+def test_an_advance_of_the_emulator_clock_waits_until_expired_messages_are_available(
     wires: list[Wire],
 ) -> None:
     """The next immediate pull finds the message without waiting or polling."""
@@ -152,7 +152,7 @@ def test_two_emulators_of_a_process_share_no_resources(wires: list[Wire]) -> Non
     assert THREAD not in threads()
 
 
-def test_an_emulator_port_that_is_in_use_is_refused() -> None:
+def test_starting_an_emulator_on_a_port_that_is_in_use_raises_an_os_error() -> None:
     """The error names the address, nothing is left behind, and the other broker continues."""
     with Emulator() as first:
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{first.port}: .* in use"):
@@ -162,7 +162,7 @@ def test_an_emulator_port_that_is_in_use_is_refused() -> None:
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
-def test_an_emulator_port_number_out_of_range_is_refused(port: int) -> None:
+def test_creating_an_emulator_with_a_port_out_of_range_raises_a_value_error(port: int) -> None:
     """Otherwise the system would use its lowest sixteen bits."""
     with pytest.raises(ValueError, match=f"port is {port}; it must be between 0 .* and 65535"):
         Emulator(port=port)
@@ -180,7 +180,9 @@ def test_the_max_pull_messages_argument_limits_the_response_to_a_pull(wires: lis
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])
-def test_a_max_pull_messages_value_out_of_range_is_refused(limit: int) -> None:
+def test_creating_an_emulator_with_max_pull_messages_out_of_range_raises_a_value_error(
+    limit: int,
+) -> None:
     expected = f"max_pull_messages is {limit}; it must be between 1 and 1000"
     with pytest.raises(ValueError, match=expected):
         Emulator(max_pull_messages=limit)
@@ -221,7 +223,7 @@ def test_emulator_publish_accepts_the_same_arguments_as_the_publish_method_of_th
         emulator.publish(topic, message, "k")
 
 
-def test_an_emulator_host_that_is_not_local_is_refused() -> None:
+def test_starting_an_emulator_on_a_host_that_is_not_local_raises_an_os_error() -> None:
     """The check includes an address shared with another broker, as both would get clients."""
     with pytest.raises(OSError, match=r"cannot listen on nowhere\.invalid: "):
         Emulator(host="nowhere.invalid").start()
@@ -276,9 +278,7 @@ def test_the_function_of_an_error_fault_may_inspect_and_publish_to_the_emulator(
     assert seen == [1]
 
 
-def test_emulator_methods_accept_a_resource_id_instead_of_a_name_if_only_one_project_has_it() -> (
-    None
-):
+def test_emulator_methods_accept_a_resource_id_that_only_one_project_has() -> None:
     """The error for another id says what is allowed."""
     content = {
         "topics": [{"name": f"projects/{each}/topics/orders"} for each in ("one", "two")],

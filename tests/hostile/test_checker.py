@@ -68,9 +68,7 @@ def test_the_checker_of_hostile_broker_runs_finds_a_success_of_a_request_without
     assert verdict.counts == {subject.partition(" ")[0]: {"false": 1}}
 
 
-def test_the_checker_of_hostile_broker_runs_finds_a_publish_success_with_a_wrong_message_id() -> (
-    None
-):
+def test_the_checker_of_hostile_broker_runs_finds_a_wrong_message_id_of_a_publish() -> None:
     took = step("took", "publish :a", id="7")
     assert kinds(asked("publish :a"), took, step("success", "publish :a", id="8")) == [
         "false success"

@@ -152,7 +152,7 @@ def test_pullstream_receives_and_acknowledges_messages_of_googles_java_emulator(
     assert future.result(TIMEOUT) is True
 
 
-def test_googles_java_emulator_redelivers_nacked_messages_and_those_whose_callback_raised(
+def test_googles_java_emulator_redelivers_messages_after_nacks_and_failed_callbacks(
     setup: Setup,
 ) -> None:
     """The redelivery is on the same stream."""

@@ -110,7 +110,7 @@ def test_list_fields_of_requests_may_contain_protobuf_messages_of_the_official_c
         (object(), "request must be a Subscription or a dict, got object"),
     ],
 )
-def test_a_request_message_of_the_official_client_with_the_wrong_type_is_refused(
+def test_a_client_method_refuses_an_official_request_message_of_the_wrong_type(
     request_: Any, error: str
 ) -> None:
     """The error names the field."""

@@ -126,9 +126,7 @@ def test_the_jepsen_checker_finds_an_ack_lost_by_a_crash() -> None:
     assert kinds(*before, *delivered(":0", "1", "d2", received=7.0)) == ["lost ack"]
 
 
-def test_the_jepsen_checker_accepts_overlapping_callbacks_of_a_key_only_in_official_clients() -> (
-    None
-):
+def test_the_jepsen_checker_allows_overlapping_callbacks_of_a_key_in_official_clients() -> None:
     """The client begins a held message for each copy that ends, on any of its threads."""
     sent = [*published("key:0", "1"), *published("key:1", "2")]
     first, second = delivered("key:0", "1", "d1"), delivered("key:1", "2", "d2")

@@ -97,9 +97,7 @@ def test_monotonic_time_of_the_system_clock_does_not_go_back_with_frozen_wall_ti
         assert clock.monotonic() >= before + 3
 
 
-def test_the_timeout_of_a_wait_on_the_system_clock_is_limited_so_that_time_jumps_are_noticed() -> (
-    None
-):
+def test_a_wait_on_the_system_clock_has_a_limited_timeout_to_notice_time_jumps() -> None:
     """A deadline is noticed soon after frozen time was moved past it."""
     clock = SystemClock()
     with freeze_time(START):

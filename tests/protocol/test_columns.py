@@ -33,7 +33,7 @@ def test_a_columns_message_type_has_the_same_field_names_and_numbers_as_the_orig
         assert field.type == kind
 
 
-def test_a_response_read_as_columns_has_all_fields_of_the_response() -> None:
+def test_a_streaming_pull_response_read_as_columns_keeps_all_fields_of_the_response() -> None:
     """The other fields are available, also whether they are set."""
     response = pubsub.StreamingPullResponse(
         received_messages=[pubsub.ReceivedMessage(ack_id=ack_id) for ack_id in "ab"]
@@ -47,7 +47,7 @@ def test_a_response_read_as_columns_has_all_fields_of_the_response() -> None:
     assert read.subscription_properties == response.subscription_properties
 
 
-def test_concatenated_encoded_messages_are_parsed_as_one_message_with_a_list_per_field() -> None:
+def test_concatenated_encoded_messages_read_as_columns_have_one_list_per_field() -> None:
     """A field that one of them does not have leaves no trace."""
     messages = [
         pubsub.PubsubMessage(message_id="1", data=b"a", ordering_key="k"),

@@ -33,7 +33,7 @@ def test_rescheduling_an_item_of_a_due_queue_replaces_the_due_time_of_the_item(
     assert list(queue.pop_due(100.0)) == []
 
 
-def test_an_item_removed_from_a_due_queue_is_not_returned_as_due() -> None:
+def test_a_due_queue_does_not_return_a_removed_item_at_the_due_time_of_the_item() -> None:
     """To forget an item twice, or to forget an item that is not in the queue, has no effect."""
     queue: DueQueue[str] = DueQueue()
     queue.schedule("a", 1.0)

@@ -61,9 +61,7 @@ def test_the_comparison_tests_cover_every_message_type_of_encoded_proto() -> Non
     assert set(encoded_pb2.DESCRIPTOR.message_types_by_name) <= listed
 
 
-def test_message_types_of_encoded_proto_have_the_field_names_and_numbers_of_the_plain_types() -> (
-    None
-):
+def test_message_types_of_encoded_proto_have_the_same_fields_as_the_plain_types() -> None:
     """Names, numbers, labels and types agree, except for the message itself, which is bytes."""
     field_proto = descriptor_pb2.FieldDescriptorProto
     twin_of = {f".{plain.DESCRIPTOR.full_name}": twin.DESCRIPTOR for twin, plain in TWINS}

@@ -46,7 +46,7 @@ def test_a_held_file_lock_cannot_be_acquired_again_in_this_or_another_process(
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
-def test_a_file_lock_on_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+def test_creating_a_file_lock_on_a_symbolic_link_raises_an_os_error(tmp_path: Path) -> None:
     """The target of the link is not changed."""
     target = tmp_path / "other"
     target.write_text("content")

@@ -76,9 +76,7 @@ def test_the_installed_grpc_release_is_in_the_list_of_tested_releases() -> None:
     assert OLDEST <= release <= NEWEST
 
 
-def test_the_oldest_grpc_release_allowed_by_the_packages_is_in_the_list_of_tested_releases() -> (
-    None
-):
+def test_the_oldest_allowed_grpc_release_is_in_the_list_of_tested_releases() -> None:
     """The package's requirement says so."""
     oldest = re.search(r'"grpcio>=(\d+)\.(\d+)', PYPROJECT.read_text())
     assert oldest is not None

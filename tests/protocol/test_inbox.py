@@ -78,7 +78,7 @@ def test_closing_an_inbox_returns_its_remaining_events_and_refuses_new_events() 
     assert clock._wakers == []
 
 
-def test_each_event_offered_while_an_inbox_is_closing_is_either_returned_or_refused() -> None:
+def test_an_inbox_that_is_closing_either_returns_or_refuses_each_offered_event() -> None:
     """Any number of threads may offer events during the close. Each event has one taker."""
     inbox: Inbox[int] = Inbox(ManualClock())
     offered: list[int] = []

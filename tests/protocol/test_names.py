@@ -74,7 +74,7 @@ def test_a_project_name_with_any_text_without_a_slash_is_valid() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "projects", "projects/", "projects/a/b", "topics/a"])
-def test_an_invalid_project_name_is_refused(path: str) -> None:
+def test_checking_an_invalid_project_name_raises_an_error(path: str) -> None:
     """The text is the same as for other resources."""
     with pytest.raises(InvalidArgument, match="Invalid resource name given"):
         names.validate_project(path)

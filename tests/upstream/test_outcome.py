@@ -19,7 +19,7 @@ REPORT = """<?xml version="1.0" encoding="utf-8"?>
 """
 
 
-def test_each_test_case_in_the_junit_report_of_an_upstream_suite_counts_once(
+def test_the_outcome_of_an_upstream_suite_counts_each_test_case_of_its_report_once(
     tmp_path: Path,
 ) -> None:
     """A case that passes and then fails to clean up counts as failed."""

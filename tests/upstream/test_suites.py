@@ -18,7 +18,7 @@ def lay_out(package: Path, *files: str) -> None:
 
 
 @pytest.mark.parametrize("root", [".", "unpacked", "packages/google-cloud-pubsub"])
-def test_upstream_test_suites_are_found_in_a_source_tree_of_the_package_or_of_its_repository(
+def test_upstream_test_suites_are_searched_in_a_tree_of_the_package_or_its_repository(
     tmp_path: Path, root: str
 ) -> None:
     """The tree is unpacked, cloned, or a part of the repository of all packages."""

@@ -61,7 +61,7 @@ def entry(**changes: Any) -> Any:
         (entry(projects=[7]), "principals.ci.projects: each item must be text"),
     ],
 )
-def test_an_invalid_auth_file_is_refused(tmp_path: Path, content: Any, text: str) -> None:
+def test_the_broker_refuses_an_invalid_auth_file(tmp_path: Path, content: Any, text: str) -> None:
     """The error names the file and the position, and no token."""
     path = written(tmp_path, content)
     with pytest.raises(AccessError, match=r"auth\.json") as refused:
@@ -70,7 +70,7 @@ def test_an_invalid_auth_file_is_refused(tmp_path: Path, content: Any, text: str
     assert "s3cret" not in str(refused.value)
 
 
-def test_an_auth_file_with_bad_yaml_is_refused_without_quoting_a_token(tmp_path: Path) -> None:
+def test_the_error_for_an_auth_file_with_bad_yaml_quotes_no_token(tmp_path: Path) -> None:
     """The text of the YAML error would show the line."""
     path = written(tmp_path, "principals:\n  ci: {tokens: [s3cret\n  : :", "auth.yaml")
     with pytest.raises(AccessError, match=r"auth\.yaml: not YAML, at line 3") as refused:
@@ -79,7 +79,7 @@ def test_an_auth_file_with_bad_yaml_is_refused_without_quoting_a_token(tmp_path:
     assert refused.value.__cause__ is None
 
 
-def test_an_unreadable_auth_file_is_refused(tmp_path: Path) -> None:
+def test_the_broker_refuses_an_unreadable_auth_file(tmp_path: Path) -> None:
     """The file may not exist, or may not be text."""
     with pytest.raises(AccessError, match=r"none\.json: No such file"):
         auth_file.read(tmp_path / "none.json")
@@ -98,7 +98,7 @@ def test_an_unreadable_auth_file_is_refused(tmp_path: Path) -> None:
         ("a.yaml", 'principals:\n  7: %s\n  "7": %s\n', "the principal '7' is given twice"),
     ],
 )
-def test_a_duplicate_principal_in_an_auth_file_is_refused(
+def test_the_broker_refuses_an_auth_file_with_a_duplicate_principal(
     tmp_path: Path, name: str, text: str, twice: str
 ) -> None:
     """Of two entries a parser would drop the first one with its tokens."""
@@ -121,6 +121,6 @@ def test_yaml_merge_keys_in_an_auth_file_are_resolved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["auth.json", "auth.yaml"])
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_an_empty_auth_file_is_refused(tmp_path: Path, name: str, text: str) -> None:
+def test_the_broker_refuses_an_empty_auth_file(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(AccessError, match="the file is empty: write the key 'principals'"):
         auth_file.read(written(tmp_path, text, name))

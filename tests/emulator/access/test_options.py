@@ -141,7 +141,7 @@ def test_tokens_of_the_command_line_and_of_an_auth_file_are_accepted_together(
         access.check("Bearer t-ci", "prod")
 
 
-def test_a_token_given_both_on_the_command_line_and_in_the_auth_file_is_refused(
+def test_the_broker_refuses_a_token_given_on_the_command_line_and_in_the_auth_file(
     tmp_path: Path,
 ) -> None:
     """One token cannot be both, because a principal with few projects would get access to all."""
@@ -156,7 +156,7 @@ def test_a_broker_without_access_options_checks_no_tokens() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "  "])
-def test_an_empty_auth_token_option_is_refused(token: str) -> None:
+def test_the_broker_program_refuses_an_empty_auth_token_option(token: str) -> None:
     """The token may come from a variable that was not set."""
     with pytest.raises(AccessError, match="must not be empty"):
         access_from(["good", token], None)

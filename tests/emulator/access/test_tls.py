@@ -118,7 +118,7 @@ def test_without_tls_options_the_broker_serves_plain_text() -> None:
 
 
 @pytest.mark.parametrize("given", ["certificate", "key", "client_ca"])
-def test_a_tls_certificate_without_a_key_or_a_key_without_a_certificate_is_refused(
+def test_the_broker_refuses_a_tls_certificate_without_a_key_and_a_key_without_one(
     tmp_path: Path, given: str
 ) -> None:
     """A CA for clients needs both."""
@@ -146,7 +146,7 @@ def test_the_error_for_an_unusable_tls_file_names_the_file(
     assert str(paths[bad]) in str(error.value)
 
 
-def test_a_tls_key_that_does_not_belong_to_the_certificate_is_refused(
+def test_the_broker_refuses_a_tls_key_that_does_not_belong_to_the_certificate(
     tmp_path: Path, broker: Identity, client: Identity
 ) -> None:
     """The error comes from the broker. gRPC would report nothing and refuse every client."""
@@ -156,7 +156,7 @@ def test_a_tls_key_that_does_not_belong_to_the_certificate_is_refused(
         Tls(certificate, key)
 
 
-def test_an_encrypted_tls_key_file_is_refused(tmp_path: Path, broker: Identity) -> None:
+def test_the_broker_refuses_an_encrypted_tls_key_file(tmp_path: Path, broker: Identity) -> None:
     """The broker does not ask for a password."""
     certificate, key = broker.write(tmp_path)
     key.write_bytes(broker.encrypted_key)

@@ -81,7 +81,7 @@ OPERATIONS: dict[str, Callable[[Broker], object]] = {
 @pytest.mark.parametrize("leased", [False, True], ids=["waiting", "leased"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["without keys", "keyed"])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_cost_of_a_call_to_the_engine_does_not_grow_with_the_backlog(
+def test_the_cost_of_an_engine_call_does_not_grow_with_the_backlog_of_a_subscription(
     name: str, keyed: bool, leased: bool
 ) -> None:
     """Four times the backlog costs little more: the rest comes in slices, which are as short."""
@@ -153,7 +153,7 @@ def sliced(**settings: Any) -> Broker:
     return broker
 
 
-def test_a_purge_empties_the_backlog_before_its_work_in_slices_is_done() -> None:
+def test_a_seek_to_the_future_empties_the_backlog_before_its_work_in_slices_is_done() -> None:
     """Nothing of the backlog is delivered or counted, and its ack IDs are stale."""
     broker = sliced()
     broker.publish(*"abcdef")
@@ -197,9 +197,7 @@ def test_messages_of_an_ordering_key_stay_in_order_while_a_seek_is_under_way() -
     assert consumer.take_data() == ["c", "d", "e", "f", "g"]
 
 
-def test_a_seek_to_a_time_keeps_the_delivery_attempts_of_messages_that_stay_in_the_backlog() -> (
-    None
-):
+def test_a_seek_to_a_time_keeps_the_delivery_attempts_of_messages_left_in_the_backlog() -> None:
     """Delivery attempts belong to the message, whichever queue has it."""
     broker = sliced()
     broker.publish(*"abc")
@@ -259,9 +257,7 @@ def test_a_consumer_is_woken_for_an_available_message_behind_many_blocked_messag
     assert consumer.take_data() == ["last"]
 
 
-def test_a_seek_applies_the_filter_to_messages_from_before_the_creation_of_the_subscription() -> (
-    None
-):
+def test_a_seek_applies_the_filter_to_messages_older_than_the_subscription() -> None:
     """Messages from before the subscription were never filtered."""
     broker = Broker(topic={"message_retention_duration": Duration(seconds=600)})
     broker.publish("a", kind="good")
@@ -275,7 +271,7 @@ def test_a_seek_applies_the_filter_to_messages_from_before_the_creation_of_the_s
     assert broker.join().take_data() == ["a"]
 
 
-def test_a_crash_during_a_seek_loses_no_message_of_the_subscription() -> None:
+def test_a_broker_crash_during_a_seek_loses_no_message_of_the_subscription() -> None:
     """The observer learns the whole seek at once."""
     keeper = Keeper()
     broker = sliced_and_kept(keeper)

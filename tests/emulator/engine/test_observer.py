@@ -82,9 +82,7 @@ def observed(**subscription: Any) -> tuple[Broker, Notes]:
 # ---- events --------------------------------------------------------------------------------------
 
 
-def test_the_engine_observer_receives_every_step_of_a_message_from_publish_to_acknowledgement() -> (
-    None
-):
+def test_the_engine_observer_receives_each_step_of_a_message_from_publish_to_ack() -> None:
     """The events come in the order in which they happen."""
     broker, notes = observed()
     broker.publish("a", "b")
@@ -201,9 +199,7 @@ def test_the_engine_observer_receives_every_change_of_a_resource() -> None:
     ]
 
 
-def test_the_discarded_position_that_the_observer_gets_stays_below_the_oldest_kept_message() -> (
-    None
-):
+def test_the_engine_observer_gets_no_discarded_position_above_the_oldest_kept_message() -> None:
     """The position moves in steps. One old message holds it back as long as it is kept."""
     broker, notes = observed()
     for _ in range(30):
@@ -344,7 +340,7 @@ def test_restoring_stored_resources_into_an_engine_that_is_not_empty_is_refused(
 
 
 @pytest.mark.parametrize("unacked", [[], [1], [1, 2, 3], [3, 1], [5, 7, 8, 9, 2**40]])
-def test_an_encoded_snapshot_value_is_decoded_with_settings_and_unacknowledged_messages(
+def test_a_stored_snapshot_value_survives_encoding_and_decoding(
     unacked: list[int],
 ) -> None:
     """The event has its settings and its unacknowledged messages."""

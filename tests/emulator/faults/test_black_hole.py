@@ -216,7 +216,9 @@ def test_a_broker_under_the_dead_network_fault_can_be_stopped(clock: ManualClock
         pass
 
 
-def test_a_fault_relay_on_a_port_that_is_in_use_is_refused(relayed: Emulator) -> None:
+def test_starting_an_emulator_with_a_fault_relay_on_a_used_port_raises_an_os_error(
+    relayed: Emulator,
+) -> None:
     """The error is the same as for a broker's port."""
     with pytest.raises(OSError, match="in use"):
         Emulator(port=relayed.port, relay=True).start()

@@ -97,7 +97,7 @@ def test_the_shuffle_fault_keeps_messages_with_an_ordering_key_in_order(
     assert [data for data in received if data in LETTERS[4:]] != LETTERS[4:]
 
 
-def test_a_response_with_a_single_message_is_no_hit_of_the_shuffle_fault(
+def test_the_shuffle_fault_counts_no_hit_for_a_response_with_a_single_message(
     faults: Faults, wire: Wire
 ) -> None:
     """The fault waits for a response with more messages."""

@@ -357,7 +357,9 @@ def test_a_fault_with_a_used_up_count_is_removed_from_the_list_of_active_faults(
         (lambda faults: faults.abort_streams_after(0, Aborted("")), "responses must be 1 or more"),
     ],
 )
-def test_a_fault_with_an_invalid_argument_is_refused(set_fault: Any, text: str) -> None:
+def test_setting_a_fault_with_an_invalid_argument_raises_a_value_error(
+    set_fault: Any, text: str
+) -> None:
     """The error names the argument. No fault is set."""
     faults = Faults()
     with pytest.raises(ValueError, match=text):

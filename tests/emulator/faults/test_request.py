@@ -77,7 +77,7 @@ def described(request: FaultRequest) -> dict[str, Any]:
         ("black-hole", {"kind": "black-hole"}),
     ],
 )
-def test_a_fault_is_read_from_one_line_of_text(text: str, fault: dict[str, Any]) -> None:
+def test_a_fault_description_may_be_one_line_of_text(text: str, fault: dict[str, Any]) -> None:
     """The line has the kind, its values in order, and names for the other settings."""
     assert described(FaultRequest.from_text(text)) == fault
     assert not FaultRequest.from_text(text).acts_once
@@ -89,7 +89,7 @@ def test_a_fault_line_for_open_streams_is_read_as_a_fault_that_acts_once(text: s
     assert FaultRequest.from_text(text).acts_once
 
 
-def test_a_fault_is_read_from_json() -> None:
+def test_a_fault_description_may_be_json() -> None:
     """Numbers are JSON numbers. Null means no limit."""
     fields = {"kind": "delay", "method": "Pull", "seconds": 2, "times": None, "probability": 0.5}
     fault = {"kind": "delay", "method": "Pull", "seconds": 2.0, "probability": 0.5}

@@ -136,7 +136,7 @@ def test_two_faults_with_a_probability_affect_calls_independently_of_each_other(
     assert rolls[0] != rolls[1] != rolls[2] != rolls[0]
 
 
-def test_calls_spared_by_the_probability_of_a_fault_do_not_use_up_its_count(
+def test_calls_spared_by_the_probability_of_a_fault_do_not_use_up_the_count_of_the_fault(
     faults: Faults, wire: Wire
 ) -> None:
     """`times` counts the calls that fail, not those that are spared."""
@@ -155,7 +155,9 @@ def test_calls_spared_by_the_probability_of_a_fault_do_not_use_up_its_count(
         ({"method": "publish"}, "method must be the name of an RPC"),
     ],
 )
-def test_an_invalid_fault_scope_is_refused(arguments: dict[str, Any], text: str) -> None:
+def test_creating_an_invalid_fault_scope_raises_a_value_error(
+    arguments: dict[str, Any], text: str
+) -> None:
     """The error has the name of the argument and its value."""
     with pytest.raises(ValueError, match=text):
         Scope(**arguments)

@@ -164,7 +164,9 @@ def test_looking_up_a_message_id_of_several_topics_in_the_history_needs_the_topi
     assert emulator.message(first, TOPIC).message.data == b"a"
 
 
-def test_looking_up_an_unknown_message_id_in_the_history_is_an_error(emulator: Emulator) -> None:
+def test_looking_up_an_unknown_message_id_in_the_history_raises_an_error(
+    emulator: Emulator,
+) -> None:
     """The error names the message."""
     with pytest.raises(LookupError, match="no message '7'"):
         emulator.message("7")
@@ -226,7 +228,7 @@ def test_a_history_limit_of_zero_keeps_no_events() -> None:
         assert emulator.history.events() == []
 
 
-def test_a_negative_history_limit_is_refused() -> None:
+def test_creating_a_history_with_a_negative_limit_raises_a_value_error() -> None:
     """The error names the argument."""
     with pytest.raises(ValueError, match="limit must be 0 or more: -1"):
         History(limit=-1)

@@ -41,7 +41,7 @@ def test_a_feed_of_a_deleted_topic_leaves_nothing_in_memory(driver: Driver) -> N
     assert (feed(), keys()) == (None, None)
 
 
-def test_lost_ranges_of_a_feed_are_found_by_sequence_number() -> None:
+def test_a_sequence_number_in_a_lost_range_of_a_feed_is_mapped_to_that_range() -> None:
     trimmed = [LostRange(5, 6, feeds.SOURCE_TRIM), LostRange(9, 9, feeds.SOURCE_TRIM)]
     lost = LostRanges(trimmed)
     at = [

@@ -70,7 +70,7 @@ def test_a_recovered_feed_reports_records_missing_for_no_known_reason_as_lost() 
     assert found.lost == [LostRange(4, 4, UNTOLD), LostRange(6, 9, UNTOLD)]
 
 
-def test_numbers_that_no_append_returned_are_not_reported_as_lost_by_a_recovered_feed() -> None:
+def test_a_recovered_feed_does_not_report_never_assigned_sequence_numbers_as_lost() -> None:
     """The reason is stored, because otherwise the next broker would count them as lost."""
     found = left(3, 5, head=9, floors=LossFloors(cap=2), all_was_kept=True)
     assert found.lost == [LostRange(4, 4, UNTOLD)]
@@ -105,7 +105,7 @@ RUNS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 4)), max_size=4)
 
 
 @given(st.sets(st.integers(1, 30)), RUNS, st.integers(0, 10), st.integers(0, 10), st.booleans())
-def test_each_sequence_number_of_a_recovered_feed_has_a_record_or_one_reason_for_its_absence(
+def test_each_number_of_a_recovered_feed_has_a_record_or_one_reason_for_its_absence(
     seqs: set[int], runs: list[tuple[int, int]], floor: int, beyond: int, all_was_kept: bool
 ) -> None:
     """Each number is below a floor, has a record, is silent, or is lost."""

@@ -48,13 +48,15 @@ def test_an_empty_resume_token_is_decoded_to_an_empty_set_of_positions() -> None
              '{"a":[1.5,2]}', "[" * 100_000, '{"a":"b"}', '{"a":[9223372036854775808,1]}',
              '{"a":[1,18446744073709551616]}']
 )  # fmt: skip
-def test_a_malformed_resume_token_is_refused(text: str) -> None:
+def test_decoding_a_malformed_resume_token_raises_invalid_argument(text: str) -> None:
     with pytest.raises(InvalidArgument, match="resume_token"):
         resume_token.decode(base64.urlsafe_b64encode(text.encode()).decode())
 
 
 @given(st.text(min_size=1, max_size=30))
-def test_any_text_as_resume_token_is_decoded_or_refused(text: str) -> None:
+def test_any_text_as_a_watch_resume_token_is_decoded_or_refused_as_invalid_argument(
+    text: str,
+) -> None:
     try:
         positions = resume_token.decode(text)
     except InvalidArgument:
@@ -62,6 +64,6 @@ def test_any_text_as_resume_token_is_decoded_or_refused(text: str) -> None:
     assert isinstance(positions, dict)
 
 
-def test_a_resume_token_above_the_maximum_length_is_refused_without_decoding() -> None:
+def test_a_watch_resume_token_above_the_maximum_length_is_refused_without_decoding() -> None:
     with pytest.raises(InvalidArgument):
         resume_token.decode("A" * (resume_token.MAX_BYTES + 1))

@@ -227,7 +227,7 @@ def _last(broker: Broker, dest: str) -> list[bytes]:
     return [list(broker.feeds.feed(topic(dest)).records())[-1].encoded]
 
 
-def test_a_message_copied_by_a_router_keeps_all_fields_but_message_id_and_publish_time(
+def test_a_message_copied_by_a_router_keeps_all_fields_but_its_id_and_publish_time(
     broker: Broker,
 ) -> None:
     """The copy has the same data, attributes and ordering key."""

@@ -37,7 +37,7 @@ def test_the_loop_delay_metric_grows_when_a_callback_blocks_the_event_loop(
 
 
 @pytest.mark.parametrize(("delay", "interval"), [(0.0, 0), (0.001, 0), (0.0011, 1), (9.0, -1)])
-def test_a_loop_delay_equal_to_a_histogram_bound_is_counted_in_the_interval_it_ends(
+def test_a_loop_delay_equal_to_a_histogram_bound_belongs_to_the_interval_below_the_bound(
     delay: float, interval: int
 ) -> None:
     """The last interval has no upper bound."""

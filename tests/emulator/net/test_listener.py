@@ -320,7 +320,9 @@ def connections_of(emulator: Emulator) -> set[str]:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
-def test_a_receive_timeout_of_zero_or_less_is_refused(timeout: float) -> None:
+def test_creating_an_emulator_with_a_receive_timeout_of_zero_raises_a_value_error(
+    timeout: float,
+) -> None:
     """The error names the value."""
     with pytest.raises(ValueError, match=f"receive_timeout is {timeout}; it must be above 0"):
         Emulator(receive_timeout=timeout)

@@ -81,7 +81,7 @@ async def test_the_tcp_relay_applies_back_pressure_to_the_sender(both: Joined) -
     await sending
 
 
-async def test_back_pressure_in_one_direction_of_the_tcp_relay_does_not_block_the_other_direction(
+async def test_back_pressure_in_one_direction_of_the_tcp_relay_does_not_block_the_other_one(
     both: Joined,
 ) -> None:
     """Answers pass while requests wait."""

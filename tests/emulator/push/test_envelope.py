@@ -76,9 +76,7 @@ def test_the_json_body_of_a_push_request_omits_fields_that_the_message_does_not_
     assert not absent & set(json.loads(posted(message(**fields)).body)["message"])
 
 
-def test_the_body_of_a_push_request_has_the_delivery_attempt_only_with_a_dead_letter_policy() -> (
-    None
-):
+def test_a_push_request_has_the_delivery_attempt_only_with_a_dead_letter_policy() -> None:
     """A pull follows the same rule."""
     assert "deliveryAttempt" not in json.loads(posted(message(data=b"x"), attempt=3).body)
     body = json.loads(posted(message(data=b"x"), attempt=3, dead_letter=True).body)
@@ -149,7 +147,7 @@ def test_an_unwrapped_push_request_of_an_unkeyed_message_has_no_ordering_key_hea
         {"Sec-Fetch-Site": "same-origin"},
     ],
 )
-def test_message_attributes_that_are_invalid_as_http_headers_are_omitted_from_push_requests(
+def test_push_requests_omit_message_attributes_that_are_invalid_as_http_headers(
     attributes: dict[str, str],
 ) -> None:
     """The message is sent without them."""

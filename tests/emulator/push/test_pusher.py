@@ -363,7 +363,7 @@ async def test_setting_a_push_endpoint_for_a_pull_subscription_pushes_its_backlo
 
 
 @pushing()
-async def test_messages_are_pushed_to_a_new_endpoint_without_the_pause_of_the_failed_former_one(
+async def test_a_new_push_endpoint_gets_messages_without_the_pause_of_the_failed_former_one(
     world: World,
 ) -> None:
     """The failures belong to the other endpoint, and so does the end of its pause."""
@@ -415,7 +415,7 @@ async def test_replacing_the_push_endpoint_of_a_subscription_by_an_export_ends_t
 
 
 @pushing()
-async def test_a_late_failure_of_a_replaced_push_endpoint_does_not_delay_pushes_to_the_new_endpoint(
+async def test_a_late_failure_of_a_replaced_push_endpoint_does_not_delay_pushes_to_the_new_one(
     world: World,
 ) -> None:
     """A failure of the old endpoint does not count.

@@ -158,7 +158,7 @@ def test_an_http_status_of_the_endpoint_other_than_success_fails_the_push(
     await_acknowledged(emulator)
 
 
-def test_an_unanswered_push_request_times_out_when_the_broker_clock_reaches_the_ack_deadline(
+def test_an_unanswered_push_request_times_out_at_the_ack_deadline_of_the_broker_clock(
     emulator: Emulator, wire: Wire, endpoint: Endpoint, clock: ManualClock
 ) -> None:
     """The deadline is on the broker's clock."""
@@ -240,7 +240,7 @@ def test_a_subscription_can_be_changed_between_push_and_pull_at_run_time(
         "http://a/\n",
     ],
 )
-def test_a_push_endpoint_that_is_no_url_is_refused(wire: Wire, url: str) -> None:
+def test_calls_that_set_a_push_endpoint_that_is_no_url_are_refused(wire: Wire, url: str) -> None:
     """Every call refuses it, and nothing changes."""
     wire.create()
     before = wire.call("GetSubscription", pubsub.GetSubscriptionRequest(subscription=SUBSCRIPTION))
@@ -262,7 +262,9 @@ def test_a_push_endpoint_that_is_no_url_is_refused(wire: Wire, url: str) -> None
     assert list(listed.subscriptions) == [before]
 
 
-def test_a_push_config_with_an_unknown_x_goog_version_is_refused(wire: Wire) -> None:
+def test_calls_that_set_a_push_config_with_an_unknown_x_goog_version_are_refused(
+    wire: Wire,
+) -> None:
     """The version is an attribute that formerly selected the envelope."""
     wire.create()
     config = to("http://127.0.0.1:1/", attributes={"x-goog-version": "v3"})
@@ -275,7 +277,7 @@ def test_a_push_config_with_an_unknown_x_goog_version_is_refused(wire: Wire) -> 
 # ---- life cycle of the broker --------------------------------------------------------------------
 
 
-def test_messages_whose_push_was_unanswered_when_the_broker_stopped_are_pushed_after_a_restart(
+def test_messages_whose_push_was_unanswered_at_a_broker_stop_are_pushed_after_a_restart(
     clock: ManualClock, endpoint: Endpoint
 ) -> None:
     """The next broker with this engine pushes them."""

@@ -130,7 +130,7 @@ def test_a_rest_post_with_an_unknown_x_http_method_override_is_answered_with_404
     assert rest.call("POST", V1_TOPIC, {}, **{"X-HTTP-Method-Override": method}).status == 404
 
 
-def test_resource_lists_of_the_rest_api_are_returned_in_pages(rest: RestClient) -> None:
+def test_the_rest_api_lists_resources_in_pages(rest: RestClient) -> None:
     """The query has the page size."""
     for name in ("aaa", "bbb", "ccc"):
         rest.ok("PUT", f"{V1_PROJECT}/topics/{name}")
@@ -254,7 +254,7 @@ def test_a_rest_call_can_seek_a_subscription_to_a_snapshot_or_a_time(rest: RestC
     assert rest.call("GET", V1_SNAPSHOT).status == 404
 
 
-def test_a_subscription_detached_over_http_is_returned_with_its_detached_field_set(
+def test_the_rest_api_shows_a_detached_subscription_with_its_detached_field_set(
     rest: RestClient,
 ) -> None:
     """The call has no body."""

@@ -47,7 +47,7 @@ def test_each_of_several_concurrent_backup_requests_gets_a_complete_copy_of_the_
         eventually(lambda: not list(tmp_path.glob(".backup-*")))
 
 
-def test_leftover_backup_files_in_the_data_directory_are_removed_at_the_start_of_the_broker(
+def test_a_starting_broker_removes_leftover_backup_files_from_its_data_directory(
     tmp_path: Path,
 ) -> None:
     """The target of the link stays."""

@@ -100,7 +100,7 @@ def test_resending_a_dead_letter_that_is_leased_is_refused(
     assert len(emulator.messages(TOPIC)) == 1
 
 
-def test_a_dead_letter_is_not_resent_before_earlier_leased_dead_letters_of_its_ordering_key(
+def test_a_dead_letter_is_not_resent_before_leased_earlier_ones_of_its_ordering_key(
     rest: RestClient, wire: Wire
 ) -> None:
     fail(wire, "a", "b", key="k")

@@ -121,7 +121,7 @@ def test_the_error_for_an_invalid_query_of_history_events_states_the_allowed_for
     assert text in V0(emulator.endpoint).message("GET", f"/v0/events?{query}")
 
 
-def test_listing_history_events_over_http_is_an_error_if_the_broker_keeps_no_history(
+def test_listing_history_events_over_http_fails_if_the_broker_keeps_no_history(
     clock: ManualClock,
 ) -> None:
     """The error says how to enable it."""
@@ -201,7 +201,7 @@ def test_the_http_report_about_a_message_id_of_a_recreated_topic_shows_the_newes
     assert kinds(shown) == ["publish"]
 
 
-def test_the_http_report_about_an_unacknowledged_message_is_available_after_a_history_clear(
+def test_a_history_clear_keeps_the_http_report_about_an_unacknowledged_message(
     rest: RestClient, emulator: Emulator
 ) -> None:
     """The events of the message are unknown then."""

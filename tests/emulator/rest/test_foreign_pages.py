@@ -135,7 +135,7 @@ def test_a_request_without_a_host_header_is_accepted() -> None:
     assert refusal("http", {}, KNOWN) is None
 
 
-def test_a_request_with_two_host_headers_is_refused() -> None:
+def test_the_broker_refuses_a_request_with_two_host_headers() -> None:
     assert refusal("http", {"Host": ["localhost", "pubsub"]}, KNOWN)
 
 
@@ -254,7 +254,7 @@ def test_without_a_host_header_only_requests_with_an_allowed_origin_are_accepted
         ("cross-site", "http://localhost:8085", False),
     ],
 )
-def test_a_request_without_origin_header_is_accepted_or_refused_by_its_sec_fetch_site_header(
+def test_the_sec_fetch_site_header_decides_about_a_request_without_an_origin_header(
     site: str, origin: str | None, passes: bool
 ) -> None:
     headers = {"Host": ["localhost:8085"], "Sec-Fetch-Site": [site]}
@@ -266,9 +266,7 @@ def test_a_request_without_origin_header_is_accepted_or_refused_by_its_sec_fetch
 # ---- error texts and option values ---------------------------------------------------------------
 
 
-def test_the_error_for_a_foreign_web_page_names_the_refused_value_and_the_option_to_allow_it() -> (
-    None
-):
+def test_the_error_for_a_foreign_web_page_names_the_option_that_allows_the_refused_value() -> None:
     text = refusal("http", {"Host": ["Broker.Example:8085"]}, Known())
     assert text
     assert "'Broker.Example:8085'" in text
@@ -284,7 +282,7 @@ def test_the_error_for_a_foreign_web_page_names_the_refused_value_and_the_option
 
 
 @given(LABEL, LABEL, PORT)
-def test_the_allow_host_option_named_in_the_error_makes_the_refused_request_accepted(
+def test_a_request_refused_for_its_host_is_accepted_with_the_option_named_in_the_error(
     label: str, domain: str, port: str
 ) -> None:
     """The suggested --allow-host option lets the same request through."""
@@ -298,13 +296,15 @@ def test_the_allow_host_option_named_in_the_error_makes_the_refused_request_acce
 @pytest.mark.parametrize(
     "text", ["", "http://broker.example", "broker.example:8085", "[::1]", "127.0.0.1", "*", "a..b"]
 )
-def test_an_allow_host_value_that_cannot_match_is_refused(text: str) -> None:
+def test_the_broker_refuses_an_allow_host_value_that_can_match_no_host_header(text: str) -> None:
     with pytest.raises(ValueError, match="must be one without scheme and port"):
         checked_host(text)
 
 
 @pytest.mark.parametrize("text", ["", "null", "localhost:3000", "*", "http://", "http://a.b/path"])
-def test_an_allow_origin_value_that_cannot_match_is_refused(text: str) -> None:
+def test_the_broker_refuses_an_allow_origin_value_that_can_match_no_origin_header(
+    text: str,
+) -> None:
     with pytest.raises(ValueError, match="must be a scheme and a host"):
         checked_origin(text)
 

@@ -46,7 +46,7 @@ async def turns_during(work: Callable[[], Awaitable[object]]) -> int:
     return turns
 
 
-def test_other_calls_are_served_while_the_live_status_of_a_large_broker_is_computed() -> None:
+def test_the_broker_serves_other_calls_while_it_computes_a_large_live_status() -> None:
     """Neither the computation nor the text of the whole status is one step of the event loop."""
     _, live = populated()
     assert asyncio.run(turns_during(live.refresh)) > COUNT // SLICE
@@ -77,9 +77,7 @@ def test_a_live_status_read_contains_changes_made_while_an_earlier_computation_r
     assert content(asyncio.run(read()))["topics"][0]["name"] == topic(0, "a")
 
 
-async def test_a_reader_of_the_live_status_gets_all_changes_since_the_version_that_it_knows() -> (
-    None
-):
+async def test_a_reader_of_the_live_status_gets_all_changes_since_its_known_version() -> None:
     """Readers with different versions get different changes, from the projects that they see."""
     engine, live = populated(3)
     await live.refresh()

@@ -75,7 +75,7 @@ def test_an_http_shutdown_request_is_refused_by_an_emulator_inside_a_python_prog
     assert rest.raw("GET", "/")[0] == 200
 
 
-def test_the_admin_api_is_served_on_the_port_of_the_rest_api(
+def test_the_broker_serves_the_admin_api_on_the_port_of_the_rest_api(
     rest: RestClient, emulator: Emulator
 ) -> None:
     """The API sets faults of this broker."""
@@ -192,7 +192,7 @@ def test_the_emulator_program_reports_a_rest_port_that_is_in_use_in_one_line() -
     assert error.startswith(f"Error: cannot listen on 127.0.0.1:{busy}: ")
 
 
-def test_an_emulator_with_rest_is_refused_if_a_requirement_of_the_rest_api_is_missing(
+def test_an_emulator_with_rest_cannot_start_without_the_requirements_of_the_rest_api(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Either aiohttp is missing, or the system cannot pass on connections."""

@@ -80,7 +80,7 @@ def test_invalid_avro_schemas_are_refused(text: str, problem: str) -> None:
         AvroDefinition(text)
 
 
-def test_a_duplicate_name_in_an_avro_schema_is_refused() -> None:
+def test_an_avro_schema_with_a_duplicate_name_is_refused() -> None:
     """Neither two records nor two fields of one record may share a name."""
     twice = {"type": "fixed", "name": "F", "size": 1}
     fields = [{"name": "a", "type": twice}, {"name": "b", "type": twice}]

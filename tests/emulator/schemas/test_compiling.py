@@ -150,7 +150,7 @@ def test_a_large_publish_to_a_topic_with_a_schema_does_not_block_the_event_loop(
     assert message.attributes["googclient_schemarevisionid"] == revision_id
 
 
-def test_schema_checks_of_large_append_and_validate_message_calls_do_not_block_the_event_loop(
+def test_schema_checks_of_large_append_and_validate_calls_do_not_block_the_event_loop(
     wire: Wire,
 ) -> None:
     create(wire)
@@ -223,7 +223,7 @@ def test_a_feed_append_repeated_with_its_key_during_a_slow_schema_check_is_appli
     assert sorted(answer.deduped for answer in answers) == [False, True]
 
 
-def test_a_message_whose_topic_loses_its_schema_during_the_check_is_published_without_schema(
+def test_a_message_in_a_schema_check_is_published_though_its_topic_loses_the_schema(
     emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)

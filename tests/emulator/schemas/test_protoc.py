@@ -16,7 +16,7 @@ from tests.emulator.broker import PROJECT
 from tests.emulator.wire import Wire
 
 
-def test_a_protobuf_schema_without_an_installed_compiler_is_refused_with_failed_precondition(
+def test_compiling_a_protobuf_schema_without_a_compiler_fails_with_failed_precondition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The error says how to install it."""
@@ -25,7 +25,7 @@ def test_a_protobuf_schema_without_an_installed_compiler_is_refused_with_failed_
         ProtobufDefinition.from_source("message M {}")
 
 
-def test_a_timeout_of_the_protobuf_compiler_is_reported_as_unavailable(
+def test_a_timeout_of_the_protobuf_compiler_raises_the_error_unavailable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Clients repeat the call. The definition is accepted when the machine is less busy."""

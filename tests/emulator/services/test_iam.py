@@ -66,7 +66,7 @@ def test_get_iam_policy_returns_the_policy_that_was_set(policies: IamPolicies) -
     assert get(policies, "projects/test/schemas/states").bindings == []
 
 
-def test_changing_a_returned_iam_policy_does_not_change_the_stored_policy(
+def test_changing_the_result_of_an_iam_policy_call_does_not_change_the_stored_policy(
     policies: IamPolicies,
 ) -> None:
     """A change of the returned object does not affect the broker."""
@@ -217,7 +217,7 @@ def test_deleting_a_resource_deletes_its_iam_policy(
     policies.removed(Resource.TOPIC, TOPIC)
 
 
-def test_the_iam_policy_of_a_resource_is_kept_when_other_stored_state_of_that_name_is_deleted(
+def test_deleting_other_stored_state_of_a_resource_keeps_its_iam_policy(
     policies: IamPolicies,
 ) -> None:
     """Other state of a resource is stored under the same name."""

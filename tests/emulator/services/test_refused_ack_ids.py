@@ -160,7 +160,7 @@ def test_official_clients_never_read_an_error_as_success_of_a_refused_ack_id(
 
 
 @pytest.mark.parametrize("kind", ["acknowledge", "extend"])
-def test_the_error_of_a_short_exactly_once_request_with_a_refused_ack_id_names_every_ack_id(
+def test_the_error_of_a_short_exactly_once_request_has_a_result_for_every_ack_id(
     kind: Kind,
 ) -> None:
     """The valid IDs are named as failures that a client repeats, and the repeat succeeds."""
@@ -231,9 +231,7 @@ def test_a_lease_extension_with_many_refused_ack_ids_applies_to_the_valid_ones()
     assert named == set(stale)
 
 
-def test_exactly_once_acknowledgements_of_different_ordering_keys_do_not_wait_for_each_other() -> (
-    None
-):
+def test_exactly_once_acks_of_different_ordering_keys_do_not_wait_for_each_other() -> None:
     """Each request holds the second message of one key and the first of the other."""
     server = Server()
     server.broker.publish("x1", "x2", key="x")

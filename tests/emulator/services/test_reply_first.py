@@ -25,9 +25,7 @@ from tests.emulator.wire import TIMEOUT, Wire
 RESOLUTION = 0.0001
 
 
-async def test_messages_delivered_on_the_publisher_s_own_connection_follow_the_publish_reply() -> (
-    None
-):
+async def test_messages_on_the_publishers_own_connection_follow_the_publish_reply() -> None:
     """The next message for the publisher may be the one that it has just published."""
     loop = asyncio.get_running_loop()
     reply_first = ReplyFirst()

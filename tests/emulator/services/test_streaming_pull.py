@@ -163,7 +163,7 @@ def test_a_streaming_pull_response_has_a_thousand_messages_at_most(wire: Wire) -
     assert [len(stream.next().received_messages) for _ in range(2)] == [1000, 1000]
 
 
-def test_the_error_of_a_lease_extension_names_only_as_many_ack_ids_as_fit_into_the_trailers(
+def test_the_error_of_a_lease_extension_names_as_many_ack_ids_as_fit_into_the_trailers(
     wire: Wire,
 ) -> None:
     """A broker that was restarted a thousand times has longer ack IDs."""

@@ -89,7 +89,7 @@ def test_storage_commit_marks_are_flushed_to_disk_at_an_interval(
     assert len(flushes) == 4
 
 
-def test_flushing_storage_commit_marks_takes_a_twentieth_of_the_time_at_most_on_a_slow_disk(
+def test_a_slow_disk_spends_at_most_a_twentieth_of_the_time_on_flushing_commit_marks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The interval between the flushes grows."""

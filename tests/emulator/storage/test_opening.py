@@ -159,7 +159,7 @@ def test_the_broker_program_reports_a_data_directory_in_use_in_one_line(director
 
 
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
-def test_a_broker_with_durability_disk_or_fsync_without_a_data_directory_is_refused(
+def test_creating_a_broker_with_durability_disk_or_fsync_needs_a_data_directory(
     durability: str,
 ) -> None:
     with pytest.raises(StorageError, match=f"durability {durability} needs a data directory"):
@@ -223,7 +223,7 @@ def test_a_starting_broker_keeps_the_file_mode_of_an_existing_data_directory(
         assert oct((tmp_path / "mounted").stat().st_mode & 0o7777) == "0o2775"
 
 
-def test_an_empty_text_as_data_directory_option_is_refused() -> None:
+def test_the_broker_refuses_an_empty_text_as_data_directory() -> None:
     """An unset variable in a script must not fill the current directory."""
     with pytest.raises(StorageError, match="the data directory is empty text"):
         Emulator(data_dir="")
@@ -374,7 +374,7 @@ def test_a_broker_refuses_to_start_with_the_database_of_another_data_directory(
 # ---- recovery ----------------------------------------------------------------------------------
 
 
-def test_recovery_of_a_damaged_data_directory_keeps_the_undamaged_data_and_lists_the_losses(
+def test_recovery_of_a_damaged_data_directory_keeps_undamaged_data_and_lists_the_losses(
     killed: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The damaged files are kept.
@@ -464,14 +464,14 @@ def test_with_the_recover_option_the_broker_program_starts_with_a_damaged_data_d
     assert f"WARNING {killed} was damaged: 20 of 20 messages are lost" in log.splitlines()
 
 
-def test_the_recover_and_max_loss_options_without_a_data_directory_are_refused() -> None:
+def test_the_broker_refuses_the_recover_and_max_loss_options_without_a_data_directory() -> None:
     with pytest.raises(StorageError, match="recover needs a data directory"):
         Emulator(recover=True)
     with pytest.raises(StorageError, match="max_loss needs a data directory"):
         Emulator(max_loss=1)
 
 
-def test_a_max_loss_option_of_zero_seconds_is_refused(tmp_path: Path) -> None:
+def test_creating_an_emulator_with_a_max_loss_of_zero_raises_a_value_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_loss is 0; it must be more than 0 seconds"):
         Emulator(data_dir=tmp_path, max_loss=0)
 

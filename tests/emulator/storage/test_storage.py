@@ -115,7 +115,7 @@ def test_schemas_and_iam_policies_are_kept_across_a_restart(restarts: Restarts, 
     assert wire.call("GetIamPolicy", iam.GetIamPolicyRequest(resource=TOPIC)) == policy
 
 
-def test_after_a_restart_a_subscription_of_a_deleted_topic_gets_no_messages_of_the_new_topic(
+def test_a_subscription_of_a_deleted_topic_gets_nothing_of_the_new_topic_after_a_restart(
     restarts: Restarts, wire: Wire
 ) -> None:
     """The subscription of the deleted topic has its backlog, and nothing of the new topic."""
@@ -199,7 +199,9 @@ def test_messages_of_an_ordering_key_stay_in_order_across_a_restart_of_the_broke
     assert [each for each in data if each.startswith("b")] == ["b2"]
 
 
-def test_delivery_attempts_are_counted_across_a_restart(restarts: Restarts, wire: Wire) -> None:
+def test_delivery_attempts_of_a_message_are_kept_across_a_restart(
+    restarts: Restarts, wire: Wire
+) -> None:
     """The fifth failure leads to the dead-letter topic, even if some were before a restart."""
     for name in (OTHER_TOPIC, TOPIC):
         wire.call("CreateTopic", pubsub.Topic(name=name))
@@ -353,7 +355,7 @@ def test_message_ids_assigned_before_a_crash_are_not_used_again(
 # ---- classes -----------------------------------------------------------------------------------
 
 
-def test_a_topic_with_durability_memory_keeps_its_settings_but_no_messages_across_a_restart(
+def test_a_topic_with_durability_memory_keeps_only_its_settings_across_a_restart(
     restarts: Restarts, wire: Wire
 ) -> None:
     """The messages live as long as the broker."""

@@ -287,9 +287,7 @@ def test_a_message_of_emulator_publish_is_on_disk_when_the_method_returns(tmp_pa
 # ---- the limit of the loss ---------------------------------------------------------------------
 
 
-def test_a_publish_waits_for_the_disk_if_the_oldest_unwritten_change_is_older_than_max_loss() -> (
-    None
-):
+def test_a_publish_waits_for_the_disk_if_an_unwritten_change_is_older_than_max_loss() -> None:
     """The writer does not wait earlier. A crash costs at most the data of this period."""
     clock = ManualClock()
     may_write = threading.Event()

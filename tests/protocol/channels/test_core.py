@@ -30,7 +30,7 @@ def never(poll: Poll) -> None:
     raise AssertionError("woken, though it has nothing to be told")
 
 
-def test_a_channel_subscriber_beyond_the_maximum_number_is_refused() -> None:
+def test_a_channel_publisher_refuses_subscribers_beyond_its_maximum_number() -> None:
     """The refused subscribers leave no state, and the existing subscribers continue."""
     full = hub(sessions=1)
     subscribe(full, "one", "a")
@@ -41,7 +41,7 @@ def test_a_channel_subscriber_beyond_the_maximum_number_is_refused() -> None:
     assert full.statistics().subscribers == 1
 
 
-def test_a_channel_subscriber_with_more_keys_than_the_maximum_is_refused() -> None:
+def test_a_channel_publisher_refuses_a_subscriber_with_more_keys_than_the_maximum() -> None:
     """The batch is refused as a whole. The unsubscribes of the batch make room first."""
     small = hub(interests=2)
     subscribe(small, "one", "a", "b")
@@ -66,7 +66,7 @@ def test_a_channel_subscriber_with_more_keys_than_the_maximum_is_refused() -> No
         ({"commands": [channels.Command(channel="c")] * 10_001}, "commands"),
     ],
 )
-def test_invalid_commands_of_a_channel_subscriber_are_refused(
+def test_a_channel_publisher_refuses_invalid_commands_of_a_subscriber(
     fields: dict[str, object], field: str
 ) -> None:
     """The error names the problem, and nothing changes."""
@@ -78,7 +78,7 @@ def test_invalid_commands_of_a_channel_subscriber_are_refused(
 
 
 @pytest.mark.parametrize("field", ["max_processed_seq", "max_messages", "max_bytes"])
-def test_invalid_polls_of_a_channel_subscriber_are_refused(field: str) -> None:
+def test_a_channel_publisher_refuses_invalid_polls_of_a_subscriber(field: str) -> None:
     request = channels.PollRequest(subscriber_id="one")
     setattr(request, field, -1)
     with pytest.raises(InvalidArgument, match=f"^400 {field}: "):
@@ -184,6 +184,6 @@ def test_a_channel_failure_notice_dropped_from_a_full_mailbox_ends_the_subscribe
     assert small.statistics().interests == 1
 
 
-def test_a_channel_core_with_a_limit_of_zero_is_refused() -> None:
+def test_creating_channel_limits_with_a_value_of_zero_raises_a_value_error() -> None:
     with pytest.raises(ValueError, match=r"^mailbox_bytes is 0; it must be above 0$"):
         ChannelLimits(mailbox_bytes=0)

@@ -43,9 +43,7 @@ def test_acknowledged_messages_are_removed_from_the_channel_mailbox() -> None:
     assert (len(mailbox), mailbox.size, mailbox.has_news) == (0, 0, False)
 
 
-def test_a_full_channel_mailbox_drops_the_oldest_messages_and_reports_how_many_until_acked() -> (
-    None
-):
+def test_a_full_channel_mailbox_drops_its_oldest_messages_and_reports_their_number() -> None:
     mailbox = filled([1, 2, 3, 4], mailbox_items=2)
     assert told(mailbox) == [(2, 2), (3, 0), (4, 0)]
     assert told(mailbox) == [(2, 2), (3, 0), (4, 0)]
@@ -53,9 +51,7 @@ def test_a_full_channel_mailbox_drops_the_oldest_messages_and_reports_how_many_u
     assert told(mailbox) == []
 
 
-def test_a_channel_mailbox_does_not_report_dropped_messages_that_the_reader_had_acknowledged() -> (
-    None
-):
+def test_a_channel_mailbox_does_not_report_acknowledged_messages_as_dropped() -> None:
     """The drop is reported only if the reply did not reach the reader."""
     mailbox = filled([1, 2], mailbox_items=2)
     assert told(mailbox) == [(1, 0), (2, 0)]

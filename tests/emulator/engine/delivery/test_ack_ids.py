@@ -9,9 +9,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, broker_holding
 
 
-def test_an_acknowledgement_after_the_lease_expired_prevents_the_redelivery_of_the_message() -> (
-    None
-):
+def test_an_acknowledgement_after_the_end_of_the_lease_prevents_the_redelivery() -> None:
     """The acknowledgement counts if the message has not been delivered again."""
     broker = broker_holding("a", "b")
     late = broker.join(deadline=10).take()
@@ -111,9 +109,7 @@ def test_modifying_an_ack_deadline_to_a_value_out_of_bounds_is_refused(seconds: 
     assert consumer.take_data() == ["a"]
 
 
-def test_a_consumer_that_may_take_the_available_message_is_woken_after_late_acknowledgements() -> (
-    None
-):
+def test_late_acknowledgements_wake_only_a_consumer_that_may_take_the_available_message() -> None:
     """A message that was acknowledged late wakes nobody. The holder of a key is woken instead."""
     broker = broker_holding("k1", "k2", "k3", key="k", enable_message_ordering=True)
     keyed, other, third = broker.join(max_messages=2), broker.join(max_messages=1), broker.join()

@@ -38,7 +38,7 @@ def ids(*numbers: int) -> list[str]:
 
 
 @pytest.mark.parametrize("step", [1, 2, 1023, 1024, 5000])
-def test_the_memory_of_acknowledged_ack_ids_contains_exactly_the_added_ones(step: int) -> None:
+def test_the_memory_of_acknowledged_ack_ids_contains_exactly_the_added_ack_ids(step: int) -> None:
     """The test covers runs, gaps, and the limits of chunks."""
     known = AckedIds(NAME, Observer())
     numbers = range(1000, 1000 + 500 * step, step)

@@ -52,7 +52,7 @@ def test_an_acknowledged_message_is_removed_from_the_backlog_of_its_subscription
 
 
 @pytest.mark.parametrize("how", ["nacked", "expired", "redelivered"])
-def test_with_exactly_once_delivery_the_error_of_an_acknowledge_call_names_each_refused_ack_id(
+def test_the_error_of_an_exactly_once_acknowledge_call_names_each_refused_ack_id(
     wire: Wire, clock: ManualClock, how: str
 ) -> None:
     """The good IDs are acknowledged, and named as failures to repeat: their repeat succeeds."""
@@ -102,7 +102,7 @@ def test_with_exactly_once_delivery_a_repeated_acknowledgement_succeeds(
     assert dict(wire.failure(*acknowledge(first)).metadata) == {first: INVALID}
 
 
-def test_an_expired_exactly_once_ack_id_is_refused_even_after_another_id_is_acknowledged(
+def test_an_expired_exactly_once_ack_id_is_refused_though_its_message_is_acknowledged(
     wire: Wire, clock: ManualClock
 ) -> None:
     """The rule holds even if another ID of the message was acknowledged since."""
@@ -115,7 +115,7 @@ def test_an_expired_exactly_once_ack_id_is_refused_even_after_another_id_is_ackn
     assert dict(error.metadata) == {renewed: TRANSIENT, expired: INVALID}
 
 
-def test_the_error_details_of_a_refused_acknowledge_call_have_the_code_and_text_of_its_status(
+def test_the_error_details_of_an_acknowledge_call_have_the_code_and_text_of_its_status(
     wire: Wire,
 ) -> None:
     """The official Python client discards details with another code or text."""

@@ -94,9 +94,7 @@ def test_ordering_keys_are_spread_over_waiting_consumers() -> None:
     assert keys[0] | keys[1] == set("abcdefgh")
 
 
-def test_out_of_order_acknowledgements_of_an_ordering_key_leave_the_backlog_in_publish_order() -> (
-    None
-):
+def test_out_of_order_acks_of_an_ordering_key_leave_the_backlog_in_publish_order() -> None:
     """A message is unfinished until all earlier ones of its key are acknowledged."""
     broker = ordered("1", "2", "3")
     one, two, three = broker.join().take()
@@ -169,9 +167,7 @@ def test_a_failed_message_ends_the_leases_of_later_messages_of_its_ordering_key(
     assert [(g.data, g.failed_before) for g in again] == [("1", 1), ("2", 0), ("3", 0), ("4", 0)]
 
 
-def test_when_leases_of_an_ordering_key_expire_together_only_the_earliest_counts_an_attempt() -> (
-    None
-):
+def test_leases_of_a_key_that_expire_together_add_an_attempt_only_to_the_first_message() -> None:
     """A consumer that dies with 100 messages of a key was handling one of them."""
     broker = ordered("1", "2", "3")
     consumer = broker.join(deadline=10)
@@ -180,7 +176,7 @@ def test_when_leases_of_an_ordering_key_expire_together_only_the_earliest_counts
     assert [g.failed_before for g in consumer.take()] == [1, 0, 0]
 
 
-def test_when_messages_of_a_key_are_nacked_together_only_the_earliest_counts_an_attempt() -> None:
+def test_nacks_of_messages_of_a_key_add_a_delivery_attempt_only_to_the_first_message() -> None:
     """The result is the same as for separate nacks in order."""
     broker = ordered("1", "2", "3")
     consumer = broker.join()
@@ -201,7 +197,7 @@ def test_an_earlier_message_of_an_ordering_key_keeps_its_lease_when_a_later_mess
     assert broker.backlog == 2
 
 
-def test_ordered_messages_returned_unseen_by_a_consumer_count_no_delivery_attempt() -> None:
+def test_ordered_messages_that_a_consumer_gives_back_unseen_get_no_delivery_attempt() -> None:
     """A client that shuts down has not tried the messages."""
     broker = ordered("1", "2")
     consumer = broker.join(deadline=600)
@@ -255,9 +251,7 @@ def test_an_ordering_key_with_an_expired_lease_may_go_to_any_consumer() -> None:
     assert other.take_data() == ["2"]
 
 
-def test_several_failures_of_an_ordering_key_restart_delivery_at_the_earliest_failed_message() -> (
-    None
-):
+def test_failures_of_an_ordering_key_restart_its_delivery_at_the_earliest_failed_message() -> None:
     """The order in which the leases end does not matter."""
     broker = ordered("1", "2", "3", "4")
     consumer = broker.join()

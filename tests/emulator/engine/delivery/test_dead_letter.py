@@ -51,7 +51,7 @@ def buried(broker: Broker) -> list[pubsub.PubsubMessage]:
 
 
 @pytest.mark.parametrize("fail", [nack, expire])
-def test_a_message_is_published_to_the_dead_letter_topic_after_its_maximum_of_delivery_attempts(
+def test_a_message_at_max_delivery_attempts_is_published_to_the_dead_letter_topic(
     fail: Failure,
 ) -> None:
     """The message is delivered the maximum number of times.
@@ -113,7 +113,7 @@ def test_a_dead_letter_copy_names_its_source_subscription_and_message() -> None:
     }
 
 
-def test_a_leaving_consumer_brings_its_messages_no_nearer_to_the_dead_letter_topic() -> None:
+def test_messages_of_a_leaving_consumer_get_no_delivery_attempt_towards_dead_lettering() -> None:
     """A consumer that leaves is not a failure of the message."""
     broker = with_policy("good")
     for _ in range(10):
@@ -152,9 +152,7 @@ def test_a_dead_letter_does_not_block_its_ordering_key() -> None:
     assert broker.backlog == 0
 
 
-def test_a_dead_letter_is_not_delivered_when_its_ordering_key_restarts_at_an_earlier_message() -> (
-    None
-):
+def test_a_dead_letter_is_not_redelivered_with_earlier_messages_of_its_ordering_key() -> None:
     """The dead letter is not delivered again."""
     broker = with_policy("one", "bad", key="k", enable_message_ordering=True)
     consumer = broker.join()
@@ -182,7 +180,7 @@ def test_a_topic_may_be_its_own_dead_letter_topic(broker: Broker) -> None:
     assert (again.data, again.failed_before) == ("bad", 0)
 
 
-def test_a_dead_letter_policy_with_a_missing_topic_is_refused(broker: Broker) -> None:
+def test_a_subscription_whose_dead_letter_topic_is_missing_is_refused(broker: Broker) -> None:
     """The check is the behaviour of the production service."""
     config = pubsub.Subscription(
         name=f"{PROJECT}/subscriptions/other", topic=TOPIC, dead_letter_policy=POLICY
@@ -205,7 +203,7 @@ def test_the_delivery_attempt_of_a_message_is_zero_unless_a_dead_letter_policy_i
     assert received.delivery_attempt == 2
 
 
-def test_messages_returned_before_a_client_saw_them_count_no_failed_attempt(wire: Wire) -> None:
+def test_messages_given_back_before_a_client_saw_them_get_no_delivery_attempt(wire: Wire) -> None:
     """A client reports the return in the metadata of its call."""
     wire.call("CreateTopic", pubsub.Topic(name=DEAD_TOPIC))
     wire.create_with("a", dead_letter_policy=POLICY)

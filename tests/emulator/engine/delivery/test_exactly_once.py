@@ -89,9 +89,7 @@ def test_with_exactly_once_delivery_a_failed_message_restarts_its_key_at_that_me
     assert refused(broker, *again) == {}
 
 
-def test_exactly_once_acks_of_other_keys_and_unkeyed_messages_do_not_wait_for_a_blocked_key() -> (
-    None
-):
+def test_exactly_once_acks_of_other_messages_do_not_wait_for_a_blocked_ordering_key() -> None:
     """The order applies to one key."""
     broker = exactly_once("k1", key="k")
     broker.publish("x1", key="x")

@@ -102,9 +102,7 @@ def test_leases_of_different_lengths_each_end_at_their_own_deadline() -> None:
     assert ended == ["b", "c", "a"]
 
 
-def test_the_engine_calls_its_due_callback_for_each_due_time_earlier_than_all_reported_ones() -> (
-    None
-):
+def test_the_engine_calls_its_due_callback_for_each_new_earliest_due_time() -> None:
     """The engine reports each time that is earlier than all reported ones."""
     told: list[float] = []
     clock = ManualClock()
@@ -173,7 +171,7 @@ def test_redelivered_and_new_messages_are_delivered_in_turns() -> None:
     assert order.index("1") < order.index("2")
 
 
-def test_messages_of_a_leaving_consumer_are_redelivered_without_a_counted_attempt() -> None:
+def test_messages_of_a_leaving_consumer_are_redelivered_with_the_same_delivery_attempt() -> None:
     """The messages of a leaving consumer are ready at once, in order, and no attempt is counted."""
     broker = broker_holding("a", "b", "c")
     leaving = broker.join(deadline=600)
@@ -183,7 +181,7 @@ def test_messages_of_a_leaving_consumer_are_redelivered_without_a_counted_attemp
     assert [(g.data, g.failed_before) for g in broker.join().take()] == [("a", 0), ("c", 0)]
 
 
-def test_nacks_and_expired_leases_count_as_delivery_attempts() -> None:
+def test_nacks_and_expired_leases_increase_the_delivery_attempt_of_a_message() -> None:
     """A nack and an expiry count one attempt each."""
     broker = broker_holding("a")
     consumer = broker.join(deadline=10)

@@ -31,9 +31,7 @@ def comes_after(broker: Broker, consumer: ConsumerDriver, seconds: float) -> Non
     assert consumer.wakes == wakes + 1
 
 
-def test_the_retry_backoff_of_a_message_doubles_with_each_failed_delivery_up_to_the_maximum() -> (
-    None
-):
+def test_the_retry_backoff_doubles_with_each_failed_delivery_up_to_the_maximum() -> None:
     """The backoff doubles after every failed attempt of the message."""
     broker = with_policy(2, 7, "bad")
     consumer = broker.join(deadline=600)
@@ -51,7 +49,7 @@ def test_a_message_with_an_expired_lease_is_redelivered_after_the_retry_backoff(
     comes_after(broker, consumer, 5)
 
 
-def test_a_message_returned_by_a_leaving_consumer_has_no_retry_backoff() -> None:
+def test_messages_of_a_leaving_consumer_are_redelivered_without_retry_backoff() -> None:
     """The consumer has left, which is not a failure."""
     broker = with_policy(100, 600, "a")
     leaving = broker.join()

@@ -177,7 +177,7 @@ def test_a_subscription_update_changes_only_the_fields_in_its_mask(engine: Engin
     assert engine.get_subscription(SUBSCRIPTION) == expected
 
 
-def test_an_update_with_a_mask_path_but_no_value_removes_the_dead_letter_policy(
+def test_a_subscription_update_with_an_empty_dead_letter_policy_removes_the_policy(
     engine: Engine,
 ) -> None:
     """A dead-letter policy has no default."""
@@ -196,7 +196,7 @@ def test_an_update_with_a_mask_path_but_no_value_removes_the_dead_letter_policy(
         ("dead_letter_policy.dead_letter_topic", {}),
     ],
 )
-def test_an_update_with_a_missing_dead_letter_topic_is_refused(
+def test_updating_a_subscription_to_a_missing_dead_letter_topic_is_refused(
     engine: Engine, path: str, policy: dict[str, Any]
 ) -> None:
     before = create(with_topic(engine))
@@ -210,7 +210,7 @@ def test_an_update_with_a_missing_dead_letter_topic_is_refused(
     assert engine.get_subscription(SUBSCRIPTION) == before
 
 
-def test_an_update_that_removes_only_the_topic_of_a_dead_letter_policy_is_refused(
+def test_a_subscription_update_that_removes_only_the_dead_letter_topic_is_refused(
     engine: Engine,
 ) -> None:
     with_topic(engine).create_topic(pubsub.Topic(name=DEAD))

@@ -85,7 +85,7 @@ def test_snapshots_of_a_deleted_topic_stay_usable() -> None:
     assert broker.join().take_data() == ["a"]
 
 
-def test_a_subscription_of_a_recreated_topic_cannot_seek_to_a_snapshot_of_the_deleted_topic(
+def test_a_subscription_of_a_recreated_topic_cannot_seek_to_a_snapshot_of_the_old_topic(
     broker: Broker,
 ) -> None:
     """The messages of the snapshot belong to another topic."""

@@ -30,7 +30,7 @@ def update(engine: Engine, *paths: str, **fields: Any) -> pubsub.Topic:
     return engine.update_topic(request)
 
 
-def test_a_topic_without_settings_has_only_its_name(engine: Engine) -> None:
+def test_a_topic_created_without_settings_shows_only_its_name(engine: Engine) -> None:
     """Neither the broker nor the production service adds settings."""
     created = engine.create_topic(pubsub.Topic(name=NAME))
     assert created == pubsub.Topic(name=NAME)
@@ -142,7 +142,7 @@ def test_a_message_retention_of_a_topic_at_the_allowed_limits_is_accepted(
         (Duration(seconds=31 * 86400, nanos=500_000_000), "2678400.5s"),
     ],
 )
-def test_a_message_retention_of_a_topic_beyond_the_allowed_limits_is_refused(
+def test_creating_a_topic_with_a_message_retention_out_of_limits_is_refused(
     engine: Engine, retention: Duration, passed: str
 ) -> None:
     """The error names the field, the value and the limits."""
@@ -168,7 +168,7 @@ def test_a_message_retention_of_a_topic_beyond_the_allowed_limits_is_refused(
         ({f"k{i}": "" for i in range(65)}, "65 labels given, at most 64 are allowed"),
     ],
 )
-def test_invalid_topic_labels_are_refused(
+def test_creating_a_topic_with_invalid_labels_is_refused(
     engine: Engine, labels: dict[str, str], problem: str
 ) -> None:
     """The error names the wrong key or value."""

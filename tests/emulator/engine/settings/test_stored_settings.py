@@ -271,6 +271,6 @@ def test_a_topic_with_complete_ingestion_settings_has_the_state_active(
     assert stored.state == stored.ACTIVE
 
 
-def test_an_invalid_message_transform_of_a_topic_is_refused(engine: Engine) -> None:
+def test_a_topic_with_an_invalid_message_transform_is_refused(engine: Engine) -> None:
     with pytest.raises(InvalidArgument, match=r"message_transforms\[0\]"):
         create_topic(engine, message_transforms=[{}])

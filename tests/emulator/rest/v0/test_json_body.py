@@ -43,7 +43,7 @@ def spaced(draw: Any, value: Any) -> str:
 
 @given(st.data())
 @settings(max_examples=40)
-def test_reading_a_v0_append_body_keeps_record_data_as_json_text_and_parses_all_other_fields(
+def test_in_a_v0_append_body_record_data_stay_json_text_and_all_other_fields_are_parsed(
     data: st.DataObject,
 ) -> None:
     """Everything else is parsed as JSON, wherever there is space."""

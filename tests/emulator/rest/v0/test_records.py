@@ -79,7 +79,9 @@ def test_data_of_a_v0_record_may_be_any_json_value(v0: V0, data: list[Any]) -> N
         f'"{"[" * 1000}"',
     ],
 )
-def test_data_of_a_v0_record_are_returned_with_the_appended_json_text(v0: V0, text: str) -> None:
+def test_a_v0_read_returns_the_data_of_a_record_as_the_appended_json_text(
+    v0: V0, text: str
+) -> None:
     """The text is unchanged, even if a JSON parser would change it."""
     assert raw_append(v0, f' {{"records": [ {{"data": {text} }}]}}') == 201
     assert f'"data":{text}}}' in raw_diff(v0)
@@ -156,7 +158,7 @@ def test_the_node_of_a_v0_append_request_applies_to_all_its_records(v0: V0) -> N
         ({"include_data": False, "include_tags": False}, {"$node"}),
     ],
 )
-def test_a_v0_read_request_selects_which_fields_of_records_are_returned(
+def test_a_v0_read_request_selects_which_record_fields_its_answer_contains(
     v0: V0, wanted: dict[str, Any], names: set[str]
 ) -> None:
     """Number and time are always included.

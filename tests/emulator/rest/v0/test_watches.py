@@ -299,7 +299,7 @@ def test_a_v0_watch_request_that_does_not_accept_event_streams_is_refused(
     assert v0.refused("GET", v0.watch(), Accept=accept) == (406, "not_acceptable")
 
 
-def test_a_disconnected_v0_watch_client_is_not_counted_as_watcher_of_its_topic(v0: V0) -> None:
+def test_the_number_of_watchers_of_a_topic_excludes_disconnected_v0_watch_clients(v0: V0) -> None:
     """The session stays."""
     v0.append("a")
     with v0.stream(v0.watch()) as stream:
