@@ -117,8 +117,8 @@ class LoadGauge:
         self._pause = pause
         self._resume = resume
         self._lock = CallLock()
-        self.messages = 0
-        self.bytes = 0
+        self.messages: int = 0
+        self.bytes: int = 0
         self._parked = 0
         self._parked_bytes = 0
         self._paused = False

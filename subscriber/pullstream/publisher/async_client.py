@@ -77,7 +77,10 @@ class AsyncPublisherClient(ConnectingClient):
         """
         return self._client
 
-    topic_path = staticmethod(names.topic_path)
+    @staticmethod
+    def topic_path(project: str, topic: str) -> str:
+        """Return `projects/PROJECT/topics/TOPIC`."""
+        return names.topic_path(project, topic)
 
     def publish(
         self,

@@ -135,7 +135,7 @@ class PublishSender:
         self._created = self._clock.now() - self._clock.monotonic()
         self._is_hedged = options.hedging is not None
         self._calls: dict[Batch, list[Any]] = {}
-        self.stopped = False
+        self.stopped: bool = False
         # Whether messages without room have a future, instead of a `publish` that waits.
         self._defers = False
         # Whether a thread waits for the end, and when it gives up.

@@ -93,11 +93,30 @@ class BaseClient(ConnectingClient, UnaryClient):
 
     # ---- names of resources ----------------------------------------------------------------
 
-    topic_path = staticmethod(names.topic_path)
-    subscription_path = staticmethod(names.subscription_path)
-    snapshot_path = staticmethod(names.snapshot_path)
-    schema_path = staticmethod(names.schema_path)
-    common_project_path = staticmethod(names.project_path)
+    @staticmethod
+    def topic_path(project: str, topic: str) -> str:
+        """Return `projects/PROJECT/topics/TOPIC`."""
+        return names.topic_path(project, topic)
+
+    @staticmethod
+    def subscription_path(project: str, subscription: str) -> str:
+        """Return `projects/PROJECT/subscriptions/SUBSCRIPTION`."""
+        return names.subscription_path(project, subscription)
+
+    @staticmethod
+    def snapshot_path(project: str, snapshot: str) -> str:
+        """Return `projects/PROJECT/snapshots/SNAPSHOT`."""
+        return names.snapshot_path(project, snapshot)
+
+    @staticmethod
+    def schema_path(project: str, schema: str) -> str:
+        """Return `projects/PROJECT/schemas/SCHEMA`."""
+        return names.schema_path(project, schema)
+
+    @staticmethod
+    def common_project_path(project: str) -> str:
+        """Return `projects/PROJECT`."""
+        return names.project_path(project)
 
     @staticmethod
     def parse_topic_path(path: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ class PaceEstimate:
     __slots__ = ("_last", "average")
 
     def __init__(self) -> None:
-        self.average = _UNPROVEN
+        self.average: float = _UNPROVEN
         # The last measurement.
         self._last = _UNPROVEN
 

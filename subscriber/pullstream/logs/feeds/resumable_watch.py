@@ -43,7 +43,7 @@ class ResumableWatch:
     def __init__(self, spec: feeds.WatchSpec, resume_token: str = "") -> None:
         self._spec = spec
         self._watch_id = ""
-        self.resume_token = resume_token
+        self.resume_token: str = resume_token
         # The last request asked for an existing session, and has not been answered yet.
         self._is_resuming = False
         self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)

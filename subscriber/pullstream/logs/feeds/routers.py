@@ -22,7 +22,10 @@ Dict = Mapping[str, Any]
 class RoutersClient(UnaryClient):
     """Manages routers, which copy the records of one feed to another: `client.routers`."""
 
-    path = staticmethod(names.router_path)
+    @staticmethod
+    def path(project: str, router: str) -> str:
+        """Return `projects/PROJECT/routers/ROUTER`."""
+        return names.router_path(project, router)
 
     def put(self, router: feeds.Router | Dict, **options: Unpack[CallOptions]) -> feeds.Router:
         """Create a router, or replace the settings of an existing one.
@@ -96,7 +99,10 @@ class RoutersClient(UnaryClient):
 class CursorsClient(UnaryClient):
     """Manages cursors, named positions of readers on the broker: `client.cursors`."""
 
-    path = staticmethod(names.cursor_path)
+    @staticmethod
+    def path(project: str, cursor: str) -> str:
+        """Return `projects/PROJECT/cursors/CURSOR`."""
+        return names.cursor_path(project, cursor)
 
     def put(self, cursor: feeds.Cursor | Dict, **options: Unpack[CallOptions]) -> feeds.Cursor:
         """Store a position.
@@ -154,7 +160,10 @@ class AsyncRoutersClient(AsyncUnaryClient):
     The methods are the methods of RoutersClient.
     """
 
-    path = staticmethod(names.router_path)
+    @staticmethod
+    def path(project: str, router: str) -> str:
+        """Return `projects/PROJECT/routers/ROUTER`."""
+        return names.router_path(project, router)
 
     async def put(
         self, router: feeds.Router | Dict, **options: Unpack[CallOptions]
@@ -189,7 +198,10 @@ class AsyncCursorsClient(AsyncUnaryClient):
     The methods are the methods of CursorsClient.
     """
 
-    path = staticmethod(names.cursor_path)
+    @staticmethod
+    def path(project: str, cursor: str) -> str:
+        """Return `projects/PROJECT/cursors/CURSOR`."""
+        return names.cursor_path(project, cursor)
 
     async def put(
         self, cursor: feeds.Cursor | Dict, **options: Unpack[CallOptions]
