@@ -102,7 +102,7 @@ def test_a_feed_with_durability_memory_keeps_only_its_numbering_across_a_restart
     assert read(face, from_seq=3) == ([4], None)
 
 
-def test_a_feed_of_durability_class_fsync_loses_no_record_in_a_broker_crash_c2_5(
+def test_a_feed_with_durability_fsync_loses_no_record_in_a_broker_crash_c2_5(
     lives: Lives,
 ) -> None:
     """Readers get no gap, and no number is used again."""
@@ -117,7 +117,7 @@ def test_a_feed_of_durability_class_fsync_loses_no_record_in_a_broker_crash_c2_5
     assert read(face, from_seq=1) == ([2, 3, 4], None)
 
 
-def test_a_feed_of_durability_class_disk_reports_a_gap_after_a_broker_crash_c2_5(
+def test_a_feed_with_durability_disk_reports_a_gap_after_a_broker_crash_c2_5(
     lives: Lives,
 ) -> None:
     """Written records survive. After them, readers get a gap, because later records may be lost."""

@@ -78,7 +78,7 @@ def test_a_feed_read_that_waits_returns_the_next_appended_record_c2_28(face: Fac
     assert answers[0]["records"][0]["data"] == "news"
 
 
-def test_a_feed_read_that_waits_returns_no_records_when_its_wait_time_ends_c2_28(
+def test_a_waiting_feed_read_returns_no_records_at_the_end_of_its_wait_time_c2_28(
     face: Face,
 ) -> None:
     face.append("orders", texts(1))

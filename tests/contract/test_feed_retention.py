@@ -66,7 +66,7 @@ def test_the_times_of_successive_feed_records_never_decrease_c2_2(
     assert abs(times[0] - clock.now() * 1000 + 1500) < 2
 
 
-def test_an_append_to_a_full_feed_with_discard_old_evicts_the_oldest_records_c2_3(
+def test_an_append_to_a_full_feed_with_discard_old_evicts_old_records_c2_3(
     face: Face,
 ) -> None:
     face.put_topic("orders", cap_records=2, discard="old")

@@ -110,7 +110,7 @@ def test_a_follower_sends_a_feed_read_as_its_first_request_c1_4(here: Followed) 
     assert here.wire.reads == ["Read", "Watch"]
 
 
-def test_a_follower_opens_a_stream_after_its_reads_have_reached_the_end_c1_5(
+def test_a_follower_opens_a_stream_after_its_reads_reach_the_end_c1_5(
     here: Followed,
 ) -> None:
     """The follower makes as many reads as necessary, and only then asks for a stream."""
@@ -389,7 +389,7 @@ def test_a_follower_reports_a_buffer_overflow_as_fell_behind_and_continues_c1_14
     assert not follower.done()
 
 
-def test_a_follower_reports_a_gap_in_the_records_before_the_next_record_c1_15(
+def test_a_follower_reports_a_gap_in_records_before_the_next_record_c1_15(
     here: Followed,
 ) -> None:
     """The topic's limits removed the records. The report has the exact range and the reason."""

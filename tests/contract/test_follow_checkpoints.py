@@ -34,9 +34,7 @@ def test_several_followers_can_store_their_positions_in_one_checkpoint_file_c1_2
     assert kept_in(path) == {"audit": 6, "billing": 6}
 
 
-def test_one_checkpoint_object_serves_several_followers_c1_2(
-    here: Followed, tmp_path: Path
-) -> None:
+def test_several_followers_can_use_one_checkpoint_c1_2(here: Followed, tmp_path: Path) -> None:
     """The followers do not affect each other, even if one of them is refused."""
     file = CheckpointFile(tmp_path / "positions.db")
     here.append(1)

@@ -269,7 +269,7 @@ caught_up.wait()
     assert kept_in(tmp_path / "positions.db")[TOPIC] == 3
 
 
-def test_a_follower_opens_a_new_stream_if_a_stream_sends_no_heartbeats_c1_11(
+def test_a_follower_replaces_a_stream_that_sends_no_heartbeats_c1_11(
     here: Followed,
 ) -> None:
     """Without heartbeats the follower reports FellBehind and opens another stream."""

@@ -122,7 +122,7 @@ def test_a_waiting_fetch_does_not_receive_messages_nacked_by_closing_its_client_
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
-def test_deleting_a_subscription_ends_waiting_fetches_with_not_found_c3_17(
+def test_deleting_a_subscription_ends_its_fetches_with_not_found_c3_17(
     world: PullWorld,
 ) -> None:
     """The fetches end at once, with NOT_FOUND."""

@@ -156,7 +156,7 @@ def test_a_fetch_returns_at_least_one_and_at_most_max_messages_c3_9(
         world.client.fetch(SUBSCRIPTION, 5, timeout=0.1)
 
 
-def test_a_fetch_returns_an_available_message_without_waiting_for_more_c3_9(
+def test_a_fetch_returns_an_available_message_and_waits_for_no_more_c3_9(
     world: PullWorld,
 ) -> None:
     """Only `min_messages` makes a fetch wait for more."""
@@ -279,7 +279,7 @@ def test_a_fetch_sends_no_second_request_if_only_the_margin_of_its_timeout_is_le
 # ---- waiting for several messages ----------------------------------------------------------------
 
 
-def test_a_fetch_with_min_messages_waits_until_that_many_messages_have_arrived(
+def test_a_fetch_with_min_messages_waits_for_that_many_messages(
     world: PullWorld,
 ) -> None:
     """Available messages count. The lingering requests ask for the rest."""

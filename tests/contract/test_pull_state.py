@@ -133,7 +133,7 @@ def test_the_subscription_state_counts_open_streams_and_waiting_pulls_separately
     assert (state.num_streams, state.num_waiting) == (0, 0)
 
 
-def test_requesting_the_state_of_a_missing_subscription_raises_not_found_c3_7(
+def test_the_state_of_a_missing_subscription_raises_not_found_c3_7(
     world: PullWorld,
 ) -> None:
     """The limit of a missing subscription cannot be set either."""

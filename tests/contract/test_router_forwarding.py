@@ -336,7 +336,7 @@ def test_records_deleted_in_the_source_of_a_router_are_no_gap_in_the_destination
     assert answer["tombstone"] is None
 
 
-def test_a_reader_that_excludes_its_node_gets_no_own_records_through_routers_c2_14(
+def test_a_reader_excluding_its_node_gets_no_own_records_through_routers_c2_14(
     face: Face,
 ) -> None:
     """Two masters have a topic each, with routers in both directions.

@@ -66,7 +66,7 @@ def test_the_event_id_of_a_watch_contains_the_positions_of_all_its_topics_c2_18(
     assert by_topic(watch) == {"one": [2, 3], "two": ["a", "b", "c"]}
 
 
-def test_a_watch_resumed_with_an_event_id_continues_right_after_that_event_c2_18(
+def test_a_watch_resumed_with_an_event_id_continues_after_that_event_c2_18(
     face: Face,
 ) -> None:
     face.append("orders", texts(*range(1, 7)))

@@ -53,9 +53,7 @@ def test_the_broker_clock_runs_on_in_real_time_after_an_advance(
     assert stream.data(1) == ["a"]
 
 
-def test_an_advance_of_the_broker_clock_ends_a_retry_backoff(
-    emulator: Emulator, wire: Wire
-) -> None:
+def test_advancing_the_broker_clock_ends_a_retry_backoff(emulator: Emulator, wire: Wire) -> None:
     """A nacked message is available after its backoff, not before."""
     policy = pubsub.RetryPolicy(
         minimum_backoff=Duration(seconds=300), maximum_backoff=Duration(seconds=300)

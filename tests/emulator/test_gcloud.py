@@ -112,7 +112,7 @@ def test_gcloud_env_init_exits_with_an_error_before_any_gcloud_start(tmp_path: P
 
 
 @pytest.mark.usefixtures("no_broker")
-def test_the_gcloud_start_command_starts_the_broker_if_no_directory_is_writable(
+def test_gcloud_start_starts_the_broker_if_no_directory_is_writable(
     tmp_path: Path,
 ) -> None:
     """Only `env-init` needs the file."""

@@ -285,7 +285,7 @@ def test_pullstream_can_pull_acknowledge_and_nack_messages_of_googles_java_emula
     client.acknowledge(subscription=subscription, ack_ids=[again.ack_id])
 
 
-def test_a_cancelled_subscription_to_googles_java_emulator_ends_within_seconds(
+def test_a_cancelled_subscription_to_googles_java_emulator_ends_in_seconds(
     setup: Setup,
 ) -> None:
     """The client half-closes the stream, or cancels it if the server does not answer."""

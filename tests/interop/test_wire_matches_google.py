@@ -227,7 +227,7 @@ def test_the_values_of_pullstreams_protobuf_enums_are_the_same_as_googles(name: 
 
 
 @pytest.mark.parametrize("name", COMMON)
-def test_a_pullstream_message_converted_to_googles_type_and_back_keeps_every_field(
+def test_a_pullstream_message_converted_to_googles_and_back_keeps_every_field(
     name: str,
 ) -> None:
     """Each side reads the other's messages, as bytes and as JSON."""

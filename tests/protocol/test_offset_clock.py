@@ -82,7 +82,7 @@ def test_wakers_of_an_offset_clock_are_called_with_the_new_time_before_advance_r
 
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, math.inf, math.nan])
-def test_advancing_an_offset_clock_by_a_negative_or_infinite_time_is_refused(
+def test_an_offset_clock_refuses_an_advance_by_a_negative_or_infinite_time(
     seconds: float,
 ) -> None:
     """Any other step is refused, and the time is unchanged."""

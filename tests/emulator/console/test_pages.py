@@ -66,9 +66,7 @@ def test_console_files_are_served_with_their_content_types(emulator: Emulator, n
     "path",
     ["nothing.js", "..%2fpages.py", "%2e%2e/pages.py", "pages.py", "../pages.py", "a.b.js", "x"],
 )
-def test_http_paths_outside_the_console_folder_are_not_served(
-    emulator: Emulator, path: str
-) -> None:
+def test_paths_outside_the_console_folder_are_not_served(emulator: Emulator, path: str) -> None:
     """No spelling of a path leads out of the folder."""
     assert get(emulator, f"/console/{path}")[0] == 404
 

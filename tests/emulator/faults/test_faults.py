@@ -319,7 +319,7 @@ def test_a_fault_used_in_a_with_statement_is_lifted_at_the_end_of_the_block(
     assert faults.active == ()
 
 
-def test_waiting_for_more_hits_of_a_fault_than_occur_ends_with_a_timeout_error(
+def test_waiting_for_more_hits_of_a_fault_than_occur_times_out(
     faults: Faults,
 ) -> None:
     """The error names the expected hits."""

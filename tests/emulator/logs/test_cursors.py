@@ -121,9 +121,7 @@ def test_feed_cursors_of_a_project_are_listed_in_pages(broker: Broker) -> None:
     assert (listed, rest.next_page_token) == (["aaa", "bbb", "ccc"], "")
 
 
-def test_feed_cursors_are_kept_across_a_restart_of_the_broker(
-    broker: Broker, tmp_path: Path
-) -> None:
+def test_feed_cursors_are_kept_across_a_broker_restart(broker: Broker, tmp_path: Path) -> None:
     """The cursors keep their epochs. Cursors of a deleted topic do not survive."""
     kept = put(broker, 3)
     gone = feeds.Cursor(name="projects/p/cursors/gone", topic=OTHER, seq=1)

@@ -25,7 +25,7 @@ def stub(channel: grpc.Channel) -> health_pb2_grpc.HealthStub:
     return health_pb2_grpc.HealthStub(channel)
 
 
-def test_the_health_service_reports_the_broker_and_its_services_as_serving(
+def test_the_health_service_reports_broker_and_services_as_serving(
     clock: ManualClock,
 ) -> None:
     """A probe needs no token. An unknown service is an error, as the protocol asks."""

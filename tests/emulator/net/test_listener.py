@@ -76,7 +76,7 @@ def test_the_shared_port_passes_large_concurrent_messages(wire: Wire) -> None:
     assert received == [data] * 6
 
 
-def test_the_shared_port_serves_many_successive_and_simultaneous_clients(
+def test_the_shared_port_serves_successive_and_simultaneous_clients(
     emulator: Emulator,
 ) -> None:
     """Each client has its own connection. The clients come first one by one, then all together."""

@@ -167,7 +167,7 @@ async def test_a_push_request_answered_with_success_acknowledges_its_message(wor
 
 
 @pushing()
-async def test_a_message_whose_push_fails_is_pushed_again_after_a_growing_pause(
+async def test_a_failed_push_of_a_message_is_repeated_after_a_growing_pause(
     world: World,
 ) -> None:
     """The pause is 100 ms, and doubles with each further failure."""

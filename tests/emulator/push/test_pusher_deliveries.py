@@ -262,7 +262,7 @@ def test_calls_that_set_a_push_endpoint_that_is_no_url_are_refused(wire: Wire, u
     assert list(listed.subscriptions) == [before]
 
 
-def test_calls_that_set_a_push_config_with_an_unknown_x_goog_version_are_refused(
+def test_calls_that_set_a_push_config_of_unknown_x_goog_version_are_refused(
     wire: Wire,
 ) -> None:
     """The version is an attribute that formerly selected the envelope."""

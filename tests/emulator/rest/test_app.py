@@ -193,9 +193,7 @@ def test_messages_published_over_http_can_be_pulled_over_grpc_and_vice_versa(
     assert [r["message"]["data"] for r in pull(rest)] == [in_base64("from grpc")]
 
 
-def test_a_rest_pull_waits_until_a_message_is_published(
-    rest: RestClient, emulator: Emulator
-) -> None:
+def test_a_rest_pull_waits_for_a_published_message(rest: RestClient, emulator: Emulator) -> None:
     """With returnImmediately the pull does not wait."""
     rest.create()
     with closing(rest.connect()) as connection:
@@ -360,9 +358,7 @@ def test_errors_of_the_rest_api_have_google_s_json_form(rest: RestClient) -> Non
 @pytest.mark.parametrize(
     "path", ["/v1/", "/v1/projects/p", "/v2/projects/p/topics", "/favicon.ico"]
 )
-def test_a_request_with_an_unknown_rest_path_is_answered_with_404(
-    rest: RestClient, path: str
-) -> None:
+def test_the_answer_to_an_unknown_rest_path_is_404(rest: RestClient, path: str) -> None:
     """The error is JSON like all others."""
     assert rest.call("GET", path).error == (404, "NOT_FOUND", "Method not found.")
 

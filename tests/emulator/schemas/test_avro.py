@@ -20,7 +20,7 @@ from tests.emulator.schemas.avro_examples import (
 
 
 @given(message=messages())
-def test_a_schema_check_accepts_messages_written_by_an_avro_library(
+def test_schema_checks_accept_messages_written_by_an_avro_library(
     message: tuple[Any, Any],
 ) -> None:
     """The test covers both encodings. Another library writes the binary one."""

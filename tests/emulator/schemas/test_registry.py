@@ -190,9 +190,7 @@ def test_creating_more_schemas_in_a_project_than_the_maximum_is_refused(
 
 
 @pytest.mark.parametrize("schema_id", ["", "ab", "1abc", "googly", "a b", "a@b"])
-def test_creating_a_schema_with_an_invalid_id_is_refused(
-    registry: Registry, schema_id: str
-) -> None:
+def test_a_schema_with_an_invalid_id_is_refused(registry: Registry, schema_id: str) -> None:
     """The error has the whole name."""
     with pytest.raises(InvalidArgument, match=f"name={PROJECT}/schemas/{schema_id}"):
         registry.create(schema_id=schema_id)
@@ -260,9 +258,7 @@ def test_every_call_for_a_missing_schema_ends_with_not_found(registry: Registry)
 
 
 @pytest.mark.parametrize("name", ["", "states", NAME + "@", NAME + "@1@2", NAME + "/x"])
-def test_schema_calls_with_a_malformed_schema_name_are_refused(
-    registry: Registry, name: str
-) -> None:
+def test_schema_calls_with_a_malformed_name_are_refused(registry: Registry, name: str) -> None:
     """A malformed name is reported before a missing schema."""
     with pytest.raises((InvalidArgument, NotFound)) as refused:
         registry.schemas.get(pb.GetSchemaRequest(name=name))
@@ -333,7 +329,7 @@ def test_a_schema_commit_that_changes_the_type_of_the_schema_is_refused(registry
         registry.commit(other)
 
 
-def test_a_schema_rollback_creates_a_new_revision_as_a_copy_of_an_old_one(
+def test_a_schema_rollback_commits_a_copy_of_an_old_schema_revision(
     registry: Registry,
 ) -> None:
     """The copy has a new ID. Revisions in between stay."""
@@ -374,7 +370,7 @@ def test_the_revision_id_of_a_schema_request_may_be_a_separate_field(registry: R
     assert first not in registry.revisions()
 
 
-def test_committing_more_revisions_of_a_schema_than_the_maximum_is_refused(
+def test_a_schema_commit_beyond_the_maximum_of_revisions_is_refused(
     registry: Registry,
 ) -> None:
     """A deletion makes room."""
@@ -427,7 +423,7 @@ def test_the_schema_revision_range_of_a_topic_stays_the_same_when_its_bounds_are
     assert registry.takes(small, first=third) == fourth
 
 
-def test_only_a_limited_number_of_deleted_schema_revisions_is_remembered(
+def test_the_number_of_remembered_deleted_schema_revisions_is_limited(
     registry: Registry,
 ) -> None:
     """A forgotten bound counts as before all others."""

@@ -145,9 +145,7 @@ def test_errors_of_unauthenticated_and_denied_calls_have_error_details(
     check_details(fail(guarded, "/no.such/Method", b""), grpc.StatusCode.UNAUTHENTICATED)
 
 
-def test_errors_that_end_a_streaming_pull_have_error_details(
-    wire: Wire, emulator: Emulator
-) -> None:
+def test_errors_ending_a_streaming_pull_have_error_details(wire: Wire, emulator: Emulator) -> None:
     """The causes are a malformed or invalid request, a fault, a deletion, and a stop."""
     missing = wire.stream()
     missing.end()

@@ -146,7 +146,7 @@ def test_setting_an_invalid_iam_policy_is_refused(
     assert get(policies) == before
 
 
-def test_setting_an_iam_policy_with_conditions_needs_policy_version_3(
+def test_an_iam_policy_with_conditions_needs_policy_version_3(
     policies: IamPolicies,
 ) -> None:
     """With version 3 they are stored."""

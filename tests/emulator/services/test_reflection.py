@@ -109,7 +109,7 @@ def test_a_grpc_reflection_call_without_a_token_is_refused(clock: ManualClock) -
         assert ask(channel, "ci", list_services="").list_services_response.service
 
 
-def test_grpc_reflection_calls_are_written_to_the_access_log(
+def test_the_access_log_contains_grpc_reflection_calls(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The interceptor that logs calls works with this service, too."""

@@ -29,7 +29,7 @@ def test_an_empty_streaming_pull_request_is_answered_with_an_empty_response(wire
         assert stream.next() == empty
 
 
-def test_heartbeats_of_streaming_pulls_without_a_protocol_version_are_not_answered(
+def test_heartbeats_of_streaming_pulls_without_protocol_version_get_no_answer(
     wire: Wire,
 ) -> None:
     """Older clients expect none: when they half-close, the last response is the only one."""

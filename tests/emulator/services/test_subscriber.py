@@ -201,9 +201,7 @@ def test_deleting_a_subscription_ends_its_waiting_pulls_with_not_found(
     assert call.exception().code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_stopping_the_broker_ends_waiting_pulls_with_unavailable(
-    wire: Wire, emulator: Emulator
-) -> None:
+def test_a_stopping_broker_ends_pulls_with_unavailable(wire: Wire, emulator: Emulator) -> None:
     """Clients retry this code."""
     call = start_pull(wire, emulator)
     emulator.stop()

@@ -213,7 +213,7 @@ def test_files_of_the_data_directory_are_readable_by_their_owner_only(tmp_path: 
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX has modes")
-def test_a_starting_broker_keeps_the_file_mode_of_an_existing_data_directory(
+def test_a_starting_broker_keeps_the_mode_of_an_existing_data_directory(
     tmp_path: Path,
 ) -> None:
     """The directory may be mounted, or shared on purpose."""

@@ -155,9 +155,7 @@ def test_an_emulator_with_a_data_directory_can_be_stopped_and_started_again(
 # ---- messages ----------------------------------------------------------------------------------
 
 
-def test_unacknowledged_messages_are_redelivered_after_a_restart(
-    restarts: Restarts, wire: Wire
-) -> None:
+def test_unacked_messages_are_redelivered_after_a_restart(restarts: Restarts, wire: Wire) -> None:
     """The messages were waiting or leased. Attributes, ID and publish time are unchanged."""
     wire.create()
     message = pubsub.PubsubMessage(data=b"whole", attributes={"colour": "blue"})
@@ -222,9 +220,7 @@ def test_delivery_attempts_of_a_message_are_kept_across_a_restart(
     assert restarts.emulator.backlog(OTHER_SUBSCRIPTION) == 1
 
 
-def test_snapshots_and_their_messages_are_kept_across_a_restart(
-    restarts: Restarts, wire: Wire
-) -> None:
+def test_snapshots_and_their_messages_survive_a_restart(restarts: Restarts, wire: Wire) -> None:
     """A seek after the restart restores the messages that were acknowledged since the snapshot."""
     wire.create_with("before", "between")
     (before, between) = wire.pull()
@@ -243,9 +239,7 @@ def test_snapshots_and_their_messages_are_kept_across_a_restart(
     assert data_of(restarts.start().pull()) == ["between", "after"]
 
 
-def test_a_snapshot_of_a_deleted_topic_is_kept_across_a_restart(
-    restarts: Restarts, wire: Wire
-) -> None:
+def test_a_snapshot_of_a_deleted_topic_survives_a_restart(restarts: Restarts, wire: Wire) -> None:
     """The subscription can seek to the snapshot, even if another topic has the same name by now."""
     wire.create_with("old")
     wire.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=TOPIC))
@@ -310,9 +304,7 @@ def test_a_message_excluded_by_a_subscription_filter_is_not_delivered_after_a_re
     assert received.message.attributes["colour"] == "blue"
 
 
-def test_a_backlog_of_many_publishes_is_kept_across_a_restart(
-    restarts: Restarts, wire: Wire
-) -> None:
+def test_a_backlog_of_many_publishes_survives_a_restart(restarts: Restarts, wire: Wire) -> None:
     """The publishes are small and large, more than a row or a chunk of the database holds."""
     wire.create()
     sizes = [1, 1, 2_000_000, 700, 3, 2_000_000, 40_000]

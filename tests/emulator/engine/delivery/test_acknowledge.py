@@ -151,7 +151,7 @@ def test_an_exactly_once_acknowledge_call_with_too_many_stale_ack_ids_acknowledg
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_without_exactly_once_delivery_an_acknowledge_call_ignores_stale_ack_ids(
+def test_without_exactly_once_delivery_acknowledge_ignores_stale_ack_ids(
     wire: Wire,
 ) -> None:
     """A client that was disconnected for a while acknowledges its old messages."""

@@ -105,7 +105,7 @@ def test_resource_lists_in_pages_stay_complete_while_resources_are_created_and_d
     assert collection.page(page_token=token) == (["nnn3", "nnn4"], "")
 
 
-def test_a_last_list_page_that_is_exactly_full_has_no_next_page_token(
+def test_a_last_list_page_that_is_just_full_has_no_next_page_token(
     collection: Collection,
 ) -> None:
     """No token leads to an empty page."""

@@ -119,9 +119,7 @@ def test_v0_requests_from_web_pages_of_other_sites_are_refused(one: Caller) -> N
 
 
 @pytest.mark.parametrize("path", ["/v0/admin/history", "/v0/%61dmin/history", "/v0/admin/x"])
-def test_a_token_for_one_project_gives_no_access_to_the_v0_admin_api(
-    one: Caller, path: str
-) -> None:
+def test_a_token_for_one_project_gives_no_v0_admin_access(one: Caller, path: str) -> None:
     """The token is refused although its path begins with /v0."""
     assert one.rest.call("GET", path, **one.headers).status in (403, 404)
 

@@ -79,9 +79,7 @@ def test_data_of_a_v0_record_may_be_any_json_value(v0: V0, data: list[Any]) -> N
         f'"{"[" * 1000}"',
     ],
 )
-def test_a_v0_read_returns_the_data_of_a_record_as_the_appended_json_text(
-    v0: V0, text: str
-) -> None:
+def test_a_v0_read_returns_record_data_as_the_appended_json_text(v0: V0, text: str) -> None:
     """The text is unchanged, even if a JSON parser would change it."""
     assert raw_append(v0, f' {{"records": [ {{"data": {text} }}]}}') == 201
     assert f'"data":{text}}}' in raw_diff(v0)
