@@ -334,7 +334,7 @@ def test_calls_of_the_admin_client_send_a_given_request_object_unchanged(
 
 
 @pytest.mark.parametrize("name", ["pull", "list_subscriptions"])
-def test_the_error_for_an_unknown_request_keyword_names_the_keyword_and_the_allowed_ones(
+def test_the_error_for_an_unknown_request_keyword_names_it_and_the_allowed_keywords(
     subscriptions: SubscriberClient, name: str
 ) -> None:
     with pytest.raises(TypeError, match=r"no keyword time_out; it has request, .*, timeout"):

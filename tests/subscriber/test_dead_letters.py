@@ -84,7 +84,7 @@ def test_rejecting_a_message_copies_it_to_the_dead_letter_topic_and_acks_the_mes
     }
 
 
-def test_rejecting_many_messages_requests_the_dead_letter_topic_once_per_subscription(
+def test_rejecting_many_messages_looks_up_the_dead_letter_topic_once_per_subscription(
     emulator: Emulator,
 ) -> None:
     """A client makes one GetSubscription for each subscription."""

@@ -83,7 +83,7 @@ def interrupt_asleep(sleeper: int) -> None:
 
 @pytest.mark.parametrize("timeout", [None, 2 * TIMEOUT], ids=["forever", "with a timeout"])
 @pytest.mark.parametrize("wait_with", ["result", "exception", "close"])
-def test_a_wait_for_a_future_handles_a_signal_that_interrupts_no_thread(
+def test_a_wait_for_a_future_ends_for_a_signal_that_interrupts_no_system_call(
     wait_with: str, timeout: float | None
 ) -> None:
     def handle(*_: object) -> None:
@@ -289,7 +289,7 @@ def test_closing_a_subscription_waits_for_its_end_by_default() -> None:
 
 
 @pytest.mark.parametrize("mode", ["drain", "nack"])
-def test_closing_a_subscription_returns_false_if_its_timeout_passes(
+def test_the_result_of_a_subscription_close_is_false_after_its_timeout(
     mode: ShutdownMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result is False, and the shutdown continues."""
@@ -300,14 +300,14 @@ def test_closing_a_subscription_returns_false_if_its_timeout_passes(
     assert subscription.future.running()
 
 
-def test_closing_a_subscription_in_its_own_callback_returns_without_waiting() -> None:
+def test_closing_a_subscription_in_its_own_callback_does_not_wait_for_the_end() -> None:
     """Inside a callback, `close` only begins the shutdown and needs no limit."""
     subscription = Subscription(here=True)
     assert subscription.future.close() is False
     assert subscription.asked == [("drain", None)]
 
 
-def test_closing_a_failed_subscription_returns_true_and_leaves_the_error_in_its_future() -> None:
+def test_the_result_of_closing_a_failed_subscription_is_true_and_raises_no_error() -> None:
     """The result of `close` is only whether the subscription is over."""
     future = Subscription().future
     future.set_exception(ValueError("broken"))

@@ -105,7 +105,7 @@ def test_methods_of_a_hooks_subclass_that_are_not_overridden_are_not_called(
     hooks.tell(event)
 
 
-def test_the_wrapper_of_the_first_hook_is_the_outermost_wrapper_of_the_callback() -> None:
+def test_the_callback_wrapper_of_the_first_telemetry_hook_is_the_outermost_one() -> None:
     """Hooks wrap like decorators from top to bottom. A hook without `wrap` changes nothing."""
     steps: list[str] = []
 
@@ -135,7 +135,7 @@ def test_the_wrapper_of_the_first_hook_is_the_outermost_wrapper_of_the_callback(
 # ---- events of a subscription ------------------------------------------------------------------
 
 
-def test_hooks_are_called_when_messages_of_a_subscription_are_received_and_settled() -> None:
+def test_telemetry_hooks_are_called_when_messages_are_received_and_settled() -> None:
     """Hooks get whole responses, with acks and nacks apart, and the call about each."""
     told = Told()
 
@@ -160,7 +160,7 @@ def test_hooks_are_called_when_messages_of_a_subscription_are_received_and_settl
     assert statistics().state is SubscriptionState.CLOSED
 
 
-def test_hooks_are_not_called_for_a_streaming_pull_response_without_messages() -> None:
+def test_telemetry_hooks_are_not_called_for_a_pull_response_without_messages() -> None:
     """The answer to a heartbeat has no messages."""
     told = Told()
     with managed(Message.ack, hooks=[told]) as running:
@@ -169,7 +169,7 @@ def test_hooks_are_not_called_for_a_streaming_pull_response_without_messages() -
         assert told.next("received") == (SUBSCRIPTION, ["a"])
 
 
-def test_hooks_are_not_called_for_the_settlement_of_a_dropped_message() -> None:
+def test_telemetry_hooks_are_not_called_for_the_settlement_of_a_dropped_message() -> None:
     """A dropped message has no disposition that the server will get."""
     told = Told()
 
@@ -183,7 +183,7 @@ def test_hooks_are_not_called_for_the_settlement_of_a_dropped_message() -> None:
         assert told.next("settled") == (SUBSCRIPTION, ["a"], [])
 
 
-def test_hooks_are_called_with_the_servers_error_for_each_refused_ack_id() -> None:
+def test_telemetry_hooks_get_the_servers_error_for_each_refused_ack_id() -> None:
     """Hooks get the server's error for each refused id, and the failed call."""
     told = Told()
     with managed(Message.ack, hooks=[told]) as running:
@@ -196,7 +196,7 @@ def test_hooks_are_called_with_the_servers_error_for_each_refused_ack_id() -> No
         assert isinstance(error, PermissionDenied)
 
 
-def test_hooks_are_called_with_a_lost_lease_for_a_refused_lease_extension() -> None:
+def test_a_refused_lease_extension_is_reported_to_telemetry_hooks_as_a_lost_lease() -> None:
     """With exactly-once delivery the server names the expired ids."""
     told, gate = Told(), Gate()
     with managed(gate, hooks=[told]) as running:

@@ -189,7 +189,7 @@ def test_serializing_received_messages_yields_the_received_bytes(unparsed: bool)
     assert (encoded_of([]), ack_ids_of([])) == ([], [])
 
 
-def test_a_message_that_is_parsed_on_access_has_the_same_fields_as_a_parsed_message() -> None:
+def test_a_message_parsed_on_access_has_the_same_fields_as_one_parsed_at_once() -> None:
     """Each access parses the message."""
     parsed, unparsed = (messages_of(RECEIVED, unparsed=kind)[5] for kind in (False, True))
     assert (unparsed.ack_id, unparsed.data, unparsed.message_id) == ("5", b"xxxxx", "")
@@ -197,7 +197,7 @@ def test_a_message_that_is_parsed_on_access_has_the_same_fields_as_a_parsed_mess
     assert repr(unparsed) == repr(parsed)
 
 
-def test_a_response_of_unparsed_messages_can_be_indexed_and_iterated_like_a_list() -> None:
+def test_the_unparsed_messages_of_a_pull_response_can_be_iterated_like_a_list() -> None:
     """A message may have no ack id, although no server sends such messages."""
     some = [RECEIVED[1], pubsub.ReceivedMessage(), RECEIVED[3]]
     unparsed = LazyMessages(

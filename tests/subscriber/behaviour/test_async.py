@@ -264,7 +264,7 @@ async def test_async_message_iteration_skips_a_message_whose_lease_has_ended(
     await messages.aclose()
 
 
-async def test_async_message_iteration_without_acks_gets_no_more_messages_than_flow_control_allows(
+async def test_async_message_iteration_without_acks_stops_at_the_flow_control_limit(
     here: Stage,
     client: AsyncSubscriberClient,
 ) -> None:
@@ -284,7 +284,7 @@ async def test_async_message_iteration_without_acks_gets_no_more_messages_than_f
     await messages.aclose()
 
 
-async def test_leaving_an_async_message_iteration_returns_unsettled_messages_to_the_server(
+async def test_leaving_an_async_iteration_returns_unsettled_messages_to_the_server(
     here: Stage, client: AsyncSubscriberClient
 ) -> None:
     """Both the messages that were handed out and the others are returned at once."""
@@ -298,7 +298,7 @@ async def test_leaving_an_async_message_iteration_returns_unsettled_messages_to_
     assert len(here.free()) == 9
 
 
-async def test_a_break_in_an_async_message_iteration_returns_unsettled_messages_to_the_server(
+async def test_a_break_in_an_async_iteration_returns_unsettled_messages_to_the_server(
     here: Stage, client: AsyncSubscriberClient
 ) -> None:
     """The return comes soon after, when Python closes the iterator of the loop."""
@@ -309,7 +309,7 @@ async def test_a_break_in_an_async_message_iteration_returns_unsettled_messages_
     await soon(lambda: len(here.free()) == 9)
 
 
-async def test_an_exception_in_an_async_message_iteration_returns_unsettled_messages_to_the_server(
+async def test_an_error_in_an_async_iteration_returns_unsettled_messages_to_the_server(
     here: Stage, client: AsyncSubscriberClient
 ) -> None:
     """The loop raises the user's own exception."""
@@ -363,7 +363,7 @@ async def test_async_message_iteration_ends_without_error_when_the_subscription_
         await anext(messages)
 
 
-async def test_async_message_iteration_yields_the_next_message_of_a_key_after_the_ack_or_nack(
+async def test_async_message_iteration_yields_one_message_of_an_ordering_key_at_a_time(
     here: Stage,
     client: AsyncSubscriberClient,
 ) -> None:
@@ -390,9 +390,7 @@ async def test_async_message_iteration_yields_the_next_message_of_a_key_after_th
 # ---- statistics --------------------------------------------------------------------------------
 
 
-def test_the_statistics_of_an_async_subscription_count_settled_and_held_messages(
-    here: Stage,
-) -> None:
+def test_subscription_statistics_are_exact_during_callbacks_and_at_the_end(here: Stage) -> None:
     """The numbers are right while one worker is busy, and at the end."""
     gate = Gate(lambda m: m.ack() if m.data.startswith(b"ack") else m.nack(delay=600))
     future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=10), max_workers=1)
@@ -431,7 +429,7 @@ def test_the_statistics_object_of_a_subscription_is_an_immutable_snapshot(here: 
         before.received = 1  # type: ignore[misc]
 
 
-def test_statistics_count_redelivered_messages_if_the_server_reports_delivery_attempts() -> None:
+def test_the_statistics_count_redeliveries_if_the_server_reports_delivery_attempts() -> None:
     """The server reports delivery attempts with a dead-letter policy."""
     policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
     with stage(dead_letter_policy=policy) as here:

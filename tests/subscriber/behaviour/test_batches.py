@@ -175,7 +175,7 @@ def test_batch_callbacks_get_the_messages_of_a_key_in_order_within_and_across_ba
             assert set(order[:place]) >= set(range(number)), "something skipped ahead"
 
 
-def test_a_nack_within_a_batch_restarts_its_ordering_key_at_the_nacked_message(here: Stage) -> None:
+def test_a_nack_within_a_batch_restarts_the_ordering_key_at_the_nacked_message(here: Stage) -> None:
     """The next list begins with it. The acknowledged last message does not run again."""
     seen: list[list[bytes]] = []
 
@@ -192,7 +192,9 @@ def test_a_nack_within_a_batch_restarts_its_ordering_key_at_the_nacked_message(h
     assert [data for batch in seen[1:] for data in batch] == [b"1", *numbers(9)[3:]]
 
 
-def test_the_held_messages_of_a_single_ordering_key_fill_whole_batches(here: Stage) -> None:
+def test_messages_of_one_ordering_key_are_passed_to_the_callback_in_full_batches(
+    here: Stage,
+) -> None:
     """A single key makes lists of the maximum length."""
     lists = Lists()
     here.publish(*numbers(50), key="k")

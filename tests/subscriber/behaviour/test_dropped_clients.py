@@ -155,7 +155,7 @@ def test_a_garbage_collected_client_leaves_no_threads_and_no_file_descriptors(
     eventually(settled)
 
 
-def test_a_message_is_not_lost_when_the_publisher_is_garbage_collected_before_the_answer(
+def test_a_message_is_not_lost_if_its_publisher_is_garbage_collected_before_the_answer(
     server: Server,
 ) -> None:
     """The message is on its way, waits in a batch, or is retried."""
@@ -173,7 +173,7 @@ def test_a_message_is_not_lost_when_the_publisher_is_garbage_collected_before_th
     eventually(lambda: not started_since(before, named="pullstream"))
 
 
-def test_messages_waiting_for_flow_control_are_sent_when_the_publisher_is_garbage_collected(
+def test_messages_waiting_for_flow_control_are_sent_by_a_garbage_collected_publisher(
     server: Server,
 ) -> None:
     publisher = limited_client(server, batches=BatchSettings(max_messages=1))

@@ -28,7 +28,7 @@ def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
         yield here
 
 
-def test_exactly_once_callbacks_wait_for_receipt_answers_while_the_stream_is_read_on(
+def test_an_unanswered_exactly_once_receipt_delays_its_callback_and_not_the_stream(
     here: Stage,
 ) -> None:
     """While the answers hang, responses continue to arrive, and no callback begins."""
@@ -59,7 +59,7 @@ def test_without_ordering_an_exactly_once_response_waits_only_for_its_own_receip
         log.wait_for(2)
 
 
-def test_an_exactly_once_message_with_an_expired_ack_id_is_dropped_and_reported_to_the_hook(
+def test_an_exactly_once_message_with_an_expired_ack_id_is_dropped_and_a_hook_is_called(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The message is handled once, after the confirmation of its new delivery."""
@@ -105,7 +105,7 @@ def test_an_ordering_key_whose_ack_ids_all_expired_restarts_with_its_first_messa
     assert log.data == [b"1", b"2"]
 
 
-def test_a_response_whose_ack_ids_all_expired_is_redelivered_in_order() -> None:
+def test_messages_of_a_response_whose_ack_ids_all_expired_are_redelivered_in_order() -> None:
     """The server reports both messages at once."""
     with stage(**EXACTLY_ONCE_IN_ORDER, return_leases_on_disconnect=True) as here:
         events, log = Events(), Log()
@@ -139,7 +139,7 @@ def test_leases_are_extended_while_an_exactly_once_receipt_has_no_answer(here: S
     assert {seconds for _, seconds in events.extensions} == {60}
 
 
-def test_an_exactly_once_ack_after_the_end_of_the_lease_fails_and_a_hook_reports_the_end(
+def test_an_exactly_once_ack_after_the_end_of_the_lease_fails_with_invalid_ack_id(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server refuses the extension of a lease that is over.
@@ -169,7 +169,7 @@ def test_an_exactly_once_ack_after_the_end_of_the_lease_fails_and_a_hook_reports
     clock.advance(1)
 
 
-def test_exactly_once_acks_behind_a_failed_ack_of_their_key_succeed_with_its_retry() -> None:
+def test_exactly_once_acks_behind_a_failed_one_of_their_key_succeed_after_its_retry() -> None:
     """Acknowledgements behind a failed one succeed together.
 
     Each is refused until the previous one has succeeded. If they were sent one by one with growing

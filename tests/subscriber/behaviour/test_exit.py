@@ -55,7 +55,7 @@ def program(here: Stage, text: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     "ending", ["", "sys.exit(3)\n", "raise SystemExit(3)\n"], ids=["end", "exit", "raise"]
 )
-def test_a_program_that_ends_without_closing_sends_its_acks_and_returns_unsettled_messages(
+def test_at_exit_an_unclosed_client_sends_acks_and_returns_messages_to_the_server(
     here: Stage, ending: str
 ) -> None:
     """The program closes nothing. It has its own exit code and prints nothing."""
@@ -100,7 +100,7 @@ def test_ctrl_c_during_the_wait_for_a_subscription_future_ends_the_program_clean
     assert here.free() == [b"keep"] * 5
 
 
-def test_ctrl_c_in_the_with_block_of_a_client_closes_it_and_returns_its_unsettled_messages(
+def test_ctrl_c_in_a_client_with_block_returns_unsettled_messages_to_the_server(
     here: Stage,
 ) -> None:
     """The traceback is the program's own, and its unsettled messages are returned."""

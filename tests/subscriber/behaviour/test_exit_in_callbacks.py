@@ -83,7 +83,7 @@ def test_the_client_can_be_closed_after_a_subscription_done_callback_raised_syst
 
 
 @pytest.mark.parametrize("exits", EXITS)
-def test_coroutine_callbacks_continue_after_a_task_started_by_one_raises_system_exit(
+def test_coroutine_callbacks_continue_after_a_task_of_a_callback_raises_system_exit(
     here: Stage, exits: type[BaseException]
 ) -> None:
     """The task runs on the event loop of the SDK, beside the callbacks."""

@@ -99,7 +99,9 @@ def test_messages_with_ordering_keys_never_deadlock_in_a_tiny_flow_control_windo
     assert by_key == {"long": [*range(30)], **{key: [*range(10)] for key in "abc"}}
 
 
-def test_held_messages_of_an_ordering_key_count_towards_flow_control(here: Stage) -> None:
+def test_messages_held_behind_a_running_one_of_their_key_count_for_flow_control(
+    here: Stage,
+) -> None:
     """The window is full of one key, and no more of it is received."""
     gate = Gate()
     future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=10))
@@ -115,7 +117,7 @@ def test_held_messages_of_an_ordering_key_count_towards_flow_control(here: Stage
     assert len(gate.messages) == 107
 
 
-def test_the_client_reads_no_more_than_max_messages_from_a_server_that_sends_without_limit(
+def test_the_client_reads_at_most_max_messages_from_a_server_that_sends_without_limit(
     here: Stage,
 ) -> None:
     """The server has no limit and sends everything. Messages above the client's limit wait."""
@@ -177,9 +179,7 @@ def test_a_slow_callback_delays_no_message_while_another_worker_is_free(here: St
     eventually(lambda: here.backlog == 0)
 
 
-def test_at_max_messages_unsettled_messages_the_server_keeps_all_further_messages(
-    here: Stage,
-) -> None:
+def test_the_server_keeps_further_messages_while_max_messages_are_unsettled(here: Stage) -> None:
     """The limit is max_messages, and others come as soon as some are finished."""
     gate = Gate()
     here.publish(*[b"x"] * 12)

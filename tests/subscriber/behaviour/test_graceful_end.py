@@ -41,7 +41,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.mark.parametrize("window", [1, 5, 1000])
 @pytest.mark.parametrize("how", ENDS)
-def test_gracefully_ending_a_subscription_returns_all_its_unsettled_messages_to_the_server(
+def test_a_graceful_end_of_a_subscription_returns_unsettled_messages_to_the_server(
     world: World, how: str, window: int
 ) -> None:
     """Messages with running callbacks, queued, held for their key, and unread ones."""
@@ -55,7 +55,7 @@ def test_gracefully_ending_a_subscription_returns_all_its_unsettled_messages_to_
     eventually(lambda: world.broker.inspect(leases) == 0)
 
 
-def test_gracefully_ending_an_async_subscription_returns_all_its_unsettled_messages(
+def test_a_graceful_end_of_an_async_subscription_returns_messages_to_the_server(
     world: World,
 ) -> None:
     """The client's callbacks are coroutines, which are cancelled."""

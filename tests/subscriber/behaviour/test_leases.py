@@ -231,7 +231,7 @@ def test_an_ack_after_the_end_of_the_lease_gets_the_servers_answer() -> None:
             assert manager.future.statistics().failed == exactly_once
 
 
-def test_an_ack_without_response_after_the_end_of_the_lease_is_logged(
+def test_a_plain_ack_after_the_end_of_the_lease_is_logged(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There is no future for the error."""
@@ -247,7 +247,7 @@ def test_an_ack_without_response_after_the_end_of_the_lease_is_logged(
         eventually(lambda: "acknowledged after their lease was given up" in caplog.text)
 
 
-def test_max_lease_duration_of_a_held_message_counts_from_the_end_of_the_previous_callback(
+def test_max_lease_duration_of_a_message_counts_from_the_previous_callback_of_its_key(
     here: Stage,
 ) -> None:
     """The held message is given up like any other when its time is over."""
@@ -397,7 +397,7 @@ def test_an_ack_deadline_set_by_the_user_holds_until_the_next_automatic_lease_ex
     assert manager.future.result(TIMEOUT) is True
 
 
-def test_leases_adopted_from_another_client_are_extended_until_they_are_settled(
+def test_leases_adopted_from_another_client_are_extended_until_messages_are_settled(
     here: Stage,
 ) -> None:
     """Leases of another client are extended here, and acknowledged or returned at the end."""

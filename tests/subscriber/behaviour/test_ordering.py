@@ -72,7 +72,7 @@ def test_the_next_message_of_a_key_runs_when_the_previous_callback_ends_without_
     assert here.backlog == 0
 
 
-def test_if_configured_the_next_message_of_a_key_waits_for_the_ack_of_the_previous_one(
+def test_with_release_after_ack_a_message_waits_for_the_previous_ack_of_its_key(
     here: Stage,
 ) -> None:
     """Other keys and messages without a key do not wait."""
@@ -93,7 +93,7 @@ def test_if_configured_the_next_message_of_a_key_waits_for_the_ack_of_the_previo
     eventually(lambda: here.backlog == 2)
 
 
-def test_the_next_message_of_a_key_does_not_run_before_the_callback_that_acked_has_ended(
+def test_the_next_message_of_a_key_waits_for_the_end_of_a_callback_that_has_acked(
     here: Stage,
 ) -> None:
     """The rest of the callback after its ack still runs before the next message."""
@@ -201,7 +201,7 @@ def test_a_delayed_nack_delays_its_ordering_key_and_no_other_key(here: Stage, ho
 
 
 @pytest.mark.parametrize("max_messages", [1, 10, 1000])
-def test_two_subscribers_with_failures_and_broken_streams_handle_ordering_keys_in_order(
+def test_two_subscribers_with_failures_and_broken_streams_keep_the_order_of_keys(
     here: Stage, max_messages: int
 ) -> None:
     """All earlier messages of a key were acknowledged before any subscriber handles a message.

@@ -273,7 +273,7 @@ class GivenUp(Hooks):
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-def test_dropping_the_lease_of_a_hanging_callback_counts_no_attempt_for_held_messages(
+def test_a_hanging_callback_adds_no_delivery_attempt_to_messages_held_behind_it(
     exactly_once: bool,
 ) -> None:
     """The messages behind a hanging callback have been held for as long as it has run."""

@@ -158,7 +158,7 @@ def test_an_ack_request_refused_with_a_transient_error_is_retried(
 
 
 @pytest.mark.parametrize("count", [1, 50])
-def test_a_permanently_refused_ack_request_is_logged_once_and_every_ack_counts_as_failed(
+def test_a_permanently_refused_ack_request_is_logged_once_and_every_ack_fails(
     here: Stage, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each request has one line in the log, and every future has the error."""
@@ -179,7 +179,7 @@ def test_a_permanently_refused_ack_request_is_logged_once_and_every_ack_counts_a
     assert all("not yours" in record.message for record in caplog.records)
 
 
-def test_an_ack_that_the_shutdown_could_not_send_counts_as_failed(
+def test_an_ack_that_the_shutdown_could_not_send_fails_and_is_logged(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An acknowledgement that the shutdown gave up counts as failed."""

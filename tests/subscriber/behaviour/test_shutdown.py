@@ -92,7 +92,7 @@ def test_closing_a_subscription_without_messages_takes_no_time(
     close_in_time(future, 0.0 if mode == "nack" else 10.0, mode)
 
 
-def test_a_draining_close_waits_for_running_callbacks_and_returns_waiting_messages_at_once(
+def test_a_draining_close_returns_waiting_messages_to_the_server_before_callbacks_end(
     here: Stage,
 ) -> None:
     """Messages that wait for a worker or behind their key are free while callbacks still run."""
@@ -115,7 +115,7 @@ def test_a_draining_close_waits_for_running_callbacks_and_returns_waiting_messag
     assert len(acking.gate.messages) == 2
 
 
-def test_a_close_in_mode_nack_returns_all_messages_without_waiting_and_later_acks_fail(
+def test_a_close_in_mode_nack_returns_messages_to_the_server_and_later_acks_fail(
     here: Stage,
 ) -> None:
     """All messages are returned at once. A later acknowledgement gets an error status."""
@@ -134,7 +134,7 @@ def test_a_close_in_mode_nack_returns_all_messages_without_waiting_and_later_ack
     assert len(acking.gate.messages) == 2
 
 
-def test_a_draining_close_returns_the_messages_of_running_callbacks_at_its_time_limit(
+def test_a_draining_close_returns_running_messages_to_the_server_at_its_time_limit(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A callback that never ends cannot delay the end, and its lost disposition is logged."""
@@ -152,7 +152,7 @@ def test_a_draining_close_returns_the_messages_of_running_callbacks_at_its_time_
     assert AcknowledgeStatus.SUCCESS not in acking.statuses(2)
 
 
-def test_a_draining_close_returns_messages_whose_callbacks_ended_without_ack_or_nack(
+def test_a_draining_close_returns_messages_left_unsettled_by_callbacks_to_the_server(
     here: Stage,
 ) -> None:
     """The callbacks have ended without a disposition, so there is nothing to wait for."""
@@ -267,7 +267,7 @@ def test_a_message_callback_may_close_its_own_subscription_without_a_deadlock(
     assert here.backlog == 0
 
 
-def test_concurrent_and_repeated_closes_of_a_subscription_all_return_after_one_shutdown(
+def test_concurrent_and_repeated_closes_of_a_subscription_wait_for_one_shutdown(
     here: Stage,
 ) -> None:
     """Concurrent closes in both modes, with and without time limits, share one end."""
@@ -520,7 +520,7 @@ def test_a_subscribe_call_during_client_close_is_refused_or_its_subscription_end
 
 
 @pytest.mark.parametrize("settle", [Message.ack, Message.nack, Message.drop])
-def test_an_ack_or_nack_after_the_end_of_the_subscription_leaves_the_message_at_the_server(
+def test_an_ack_or_nack_after_the_end_of_a_subscription_does_not_settle_the_message(
     here: Stage, settle: Callable[[Message], None]
 ) -> None:
     """The message was returned at the end, and another subscriber may have it."""

@@ -55,7 +55,7 @@ def consumers(engine: Engine) -> list[Consumer]:
 
 
 @pytest.mark.parametrize("code", [None, *PASSING_CODES])
-def test_a_subscription_reopens_its_stream_after_a_transient_error_or_a_close_by_the_server(
+def test_a_subscription_reopens_its_stream_after_a_transient_error_or_a_server_close(
     here: Stage, code: grpc.StatusCode | None
 ) -> None:
     """After a transient code or a close with OK, messages continue, and the state has the cause."""
@@ -77,7 +77,7 @@ def test_a_subscription_reopens_its_stream_after_a_transient_error_or_a_close_by
 
 
 @pytest.mark.parametrize("code", FINAL_CODES)
-def test_a_permanent_error_of_the_stream_ends_the_subscription_and_is_raised_by_its_future(
+def test_a_permanent_stream_error_ends_the_subscription_and_is_raised_by_its_future(
     here: Stage, code: grpc.StatusCode
 ) -> None:
     """The future raises the error in the middle of the work, and the last state has it."""
@@ -174,7 +174,7 @@ def test_the_time_limit_for_a_server_outage_does_not_include_earlier_outages() -
         assert manager.future.running()
 
 
-def test_streams_that_answer_one_ping_and_break_do_not_end_the_outage_of_a_subscription() -> None:
+def test_streams_that_break_after_one_ping_answer_do_not_end_a_measured_outage() -> None:
     """Streams that answer a ping and break at once do not end an outage.
 
     The answer to the first ping shows that a server is there, but not that messages will come. The

@@ -101,7 +101,7 @@ ASKS: list[Callable[[RunningFuture], Any]] = [
 
 
 @pytest.mark.parametrize("ask", ASKS, ids=["result", "exception", "wait", "done callback"])
-def test_a_terminal_error_that_the_program_reads_from_the_subscription_future_is_not_logged(
+def test_a_terminal_error_that_the_program_reads_from_the_future_is_not_logged(
     client: SubscriberClient,
     emulator: Emulator,
     caplog: pytest.LogCaptureFixture,

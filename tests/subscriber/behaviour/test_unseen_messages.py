@@ -32,7 +32,7 @@ def attempts(world: World) -> list[int]:
     return [found[number] for number in range(COUNT)]
 
 
-def test_messages_held_behind_a_running_callback_are_returned_without_a_delivery_attempt(
+def test_messages_held_behind_a_callback_return_to_the_server_without_delivery_attempt(
     world: World,
 ) -> None:
     """The running callback has seen its message. It may finish, and its nack counts."""
@@ -47,7 +47,7 @@ def test_messages_held_behind_a_running_callback_are_returned_without_a_delivery
     assert attempts(world) == [2, 1, 1, 1, 1]
 
 
-def test_a_shutdown_returns_messages_that_a_full_flow_control_window_left_unread(
+def test_a_shutdown_returns_messages_left_unread_by_flow_control_to_the_server(
     world: World,
 ) -> None:
     """The server has sent the messages, but the client has not read them from the stream."""
@@ -65,7 +65,7 @@ def test_a_shutdown_returns_messages_that_a_full_flow_control_window_left_unread
     assert {one.delivery_attempt for one in response.received_messages} == {1}
 
 
-def test_one_warning_is_logged_if_returned_messages_count_as_delivery_attempts(
+def test_the_client_warns_once_if_the_server_counts_returned_messages_as_attempts(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There is one warning for each run, not for each message."""
@@ -90,7 +90,7 @@ def test_one_warning_is_logged_if_returned_messages_count_as_delivery_attempts(
     ],
     ids=["closed", "aborted"],
 )
-def test_a_reconnect_of_the_stream_counts_no_delivery_attempt_of_unhandled_messages(
+def test_a_reconnect_of_the_stream_adds_no_delivery_attempt_to_unhandled_messages(
     world: World, end: Callable[[World], object]
 ) -> None:
     """The server may have ended the stream with OK or with an error."""
@@ -107,7 +107,7 @@ def test_a_reconnect_of_the_stream_counts_no_delivery_attempt_of_unhandled_messa
     assert {one.delivery_attempt for one in response.received_messages} == {1}
 
 
-def test_leaving_a_fetch_block_returns_unsettled_messages_without_a_delivery_attempt(
+def test_leaving_a_fetch_block_returns_messages_to_the_server_without_delivery_attempt(
     world: World,
 ) -> None:
     """Without an error no message has failed."""

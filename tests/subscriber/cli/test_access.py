@@ -251,7 +251,7 @@ def test_the_arguments_of_worker_processes_do_not_contain_the_token(
 
 
 @pytest.mark.parametrize("option", ["--token", "--token-file", "--ca", "--cert", "--key"])
-def test_an_empty_token_or_ca_option_is_a_usage_error(option: str) -> None:
+def test_an_empty_value_of_the_token_or_ca_option_is_a_usage_error(option: str) -> None:
     """The variable of a script may be unset."""
     assert f"'{option}': it must not be empty." in usage_error("topics", "list", option, "")
 

@@ -16,7 +16,7 @@ from tests.subscriber.streaming.fakes import TIMEOUT
 RECORD = {"messageId": "1", "publishTime": "", "orderingKey": "", "attributes": {}}
 
 
-def test_the_command_runner_terminates_a_command_that_is_starting(
+def test_stopping_the_command_runner_terminates_a_command_that_is_just_starting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The process exists, and the thread that started it has not continued yet."""

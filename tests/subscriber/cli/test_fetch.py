@@ -56,7 +56,7 @@ def test_the_fetch_command_with_json_prints_all_fields_of_a_message() -> None:
         assert "ackId" not in record
 
 
-def test_the_fetch_command_without_ack_returns_its_messages_and_counts_no_delivery_attempt(
+def test_the_fetch_command_without_ack_returns_messages_to_the_server_without_an_attempt(
     broker: Emulator,
 ) -> None:
     """The next command gets them. Nothing has moved the clock."""
@@ -77,7 +77,7 @@ def test_the_fetch_command_without_ack_returns_its_messages_and_counts_no_delive
     assert broker.backlog(dead) == 1
 
 
-def test_the_fetch_command_without_ack_prints_a_note_that_it_returned_its_messages() -> None:
+def test_the_fetch_command_without_ack_prints_that_messages_go_back_to_the_server() -> None:
     """The note also says how to acknowledge messages."""
     publish(b"one")
     assert (
@@ -137,7 +137,7 @@ def test_the_fetch_command_with_the_repeat_option_fetches_messages_until_ctrl_c(
         assert program.wait(20) == 130
 
 
-def test_the_subscriptions_state_command_prints_pending_counts_and_can_set_max_waiting() -> None:
+def test_the_subscriptions_state_command_prints_message_counts_and_sets_max_waiting() -> None:
     """The same command can set the limit of the subscription."""
     publish(b"one", b"two")
     pullstream("pull", "billing", "--max-messages", "1")

@@ -109,7 +109,7 @@ def test_the_peek_command_fails_for_a_missing_subscription(broker: Emulator) -> 
     assert "nothing" in result.stderr
 
 
-def test_the_peek_command_pulls_messages_of_other_servers_and_nacks_them_at_once(
+def test_the_peek_command_pulls_and_nacks_messages_of_servers_without_a_peek_call(
     elsewhere: Emulator,
 ) -> None:
     """The command says that the delivery counts."""
@@ -137,7 +137,7 @@ def test_the_peek_command_requires_the_yes_option_if_a_delivery_can_dead_letter_
 
 
 @pytest.mark.parametrize("options", [[], ["--yes"]])
-def test_the_peek_command_refuses_ordered_exactly_once_subscriptions_of_other_servers(
+def test_the_peek_command_refuses_other_servers_ordered_exactly_once_subscriptions(
     elsewhere: Emulator, options: list[str]
 ) -> None:
     """A returned message withdraws the leases of the later messages of its key."""

@@ -120,7 +120,9 @@ def test_the_version_option_prints_the_version_of_the_pullstream_package() -> No
     assert result.lines[0].startswith("pullstream ")
 
 
-def test_other_packages_can_add_commands_by_entry_points(install: Install) -> None:
+def test_other_packages_can_add_commands_to_the_pullstream_program_by_entry_points(
+    install: Install,
+) -> None:
     """Commands are found by entry points, as the emulator's command is."""
     text = "import click\n@click.command('hello')\ndef command():\n    'Greets.'\n    print('hi')\n"
     install("greeter", text, hello="command")
@@ -158,7 +160,9 @@ def test_the_pullstream_program_without_its_cli_extra_prints_what_to_install(
     assert capsys.readouterr().err == line
 
 
-def test_a_failed_command_prints_one_line_and_exits_with_1(broker: Emulator) -> None:
+def test_a_failed_pullstream_command_prints_one_error_line_and_exits_with_1(
+    broker: Emulator,
+) -> None:
     """The line has the status and the server's text."""
     result = pullstream("topics", "describe", "orders")
     assert result.code == 1
@@ -167,7 +171,7 @@ def test_a_failed_command_prints_one_line_and_exits_with_1(broker: Emulator) -> 
     assert result.stderr.count("\n") == 1
 
 
-def test_a_command_for_an_unreachable_server_prints_one_line_and_exits_with_1() -> None:
+def test_a_command_for_an_unreachable_server_prints_one_error_line_and_exits_with_1() -> None:
     """The error comes at once, because a person waits for it."""
     error = failure("topics", "list", "--endpoint", "localhost:1", "--project", "p")
     assert error.startswith("Error: UNAVAILABLE: ")
@@ -226,7 +230,9 @@ def test_the_options_project_and_json_are_accepted_anywhere_on_the_command_line(
     assert pullstream(*args).objects == [{"name": "projects/said/topics/orders", "created": True}]
 
 
-def test_an_option_after_the_command_overrides_the_same_option_before_it(broker: Emulator) -> None:
+def test_an_option_after_the_command_name_overrides_the_same_option_before_the_name(
+    broker: Emulator,
+) -> None:
     """The option closer to the command's end wins."""
     result = pullstream("--project", "far", "topics", "create", "orders", "--project", "near")
     assert result.lines == ["projects/near/topics/orders created"]
@@ -244,7 +250,7 @@ def test_the_error_of_a_command_contains_the_full_name_of_a_missing_resource() -
     assert shown.stderr.endswith(f"(resource=none). The topic {full} does not exist.\n")
 
 
-def test_server_texts_printed_by_commands_cannot_control_the_terminal() -> None:
+def test_commands_print_control_characters_of_server_texts_as_escapes() -> None:
     """Such texts occur in errors, and in lists that are read by programs."""
     wicked = "a\x1b[2J\nprojects/p/topics/forged"
 

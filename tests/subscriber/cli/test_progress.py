@@ -109,7 +109,7 @@ def test_a_waiting_command_is_interrupted_by_a_signal_that_another_thread_receiv
         signal.signal(signal.SIGUSR1, previous)
 
 
-def test_a_command_interrupted_by_a_signal_processes_messages_until_it_is_stopped() -> None:
+def test_a_command_interrupted_by_a_signal_still_accepts_messages_until_it_is_stopped() -> None:
     """Only `stop` refuses messages, because a signal handler may do little."""
     progress = Progress()
     progress.interrupt()

@@ -10,7 +10,7 @@ SNAPSHOT = names.snapshot_path("test-project", "before")
 SUBSCRIPTION = names.subscription_path("test-project", "billing")
 
 
-def test_the_seek_command_to_a_snapshot_redelivers_messages_acknowledged_after_it(
+def test_the_seek_command_to_a_snapshot_redelivers_messages_acked_after_the_snapshot(
     broker: Emulator,
 ) -> None:
     """The messages that were acknowledged since are delivered again."""

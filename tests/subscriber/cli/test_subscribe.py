@@ -135,7 +135,7 @@ def process() -> Iterator[Process]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_subscribe_command_after_its_acknowledgements(
+def test_a_signal_ends_the_subscribe_command_after_its_acks_were_sent(
     number: int, code: int, process: Process, broker: Emulator
 ) -> None:
     """Printed messages are acknowledged by then, and there is no traceback."""

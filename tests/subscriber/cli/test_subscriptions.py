@@ -64,7 +64,7 @@ def test_the_subscriptions_create_command_can_create_a_push_subscription() -> No
     assert listed["pushConfig"]["pushEndpoint"] == "http://e"
 
 
-def test_max_delivery_attempts_without_a_dead_letter_topic_is_a_usage_error() -> None:
+def test_the_max_delivery_attempts_option_without_dead_letter_topic_is_a_usage_error() -> None:
     """The option would have no meaning."""
     error = usage_error(
         *("subscriptions", "create", "billing", "--topic", "orders"),

@@ -51,9 +51,7 @@ def test_the_watch_command_prints_gaps_and_ends_after_the_idle_time_without_reco
     ]
 
 
-def test_the_watch_command_with_the_json_option_prints_an_object_for_each_record_and_event() -> (
-    None
-):
+def test_the_watch_command_with_json_prints_an_object_for_each_record_and_event() -> None:
     """Each object has its topic."""
     append(OLDS, [{"data": b"one", "attributes": {"tag": "t", "x": "y"}}])
     result = pullstream(

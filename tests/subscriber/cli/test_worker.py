@@ -107,7 +107,7 @@ def test_the_callback_of_the_worker_command_may_take_batches_of_messages(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_worker_command_ended_by_a_signal_finishes_and_acknowledges_its_running_messages(
+def test_a_signal_ends_the_worker_command_after_its_running_messages_are_acked(
     number: int, code: int, start: Start, broker: Emulator
 ) -> None:
     """Messages that have not begun are free, and running ones are finished and acknowledged."""
@@ -236,7 +236,7 @@ def test_a_worker_process_that_gets_sigterm_finishes_its_messages_and_is_replace
 
 
 @pytest.mark.parametrize("is_here", [True, False])
-def test_the_worker_command_with_the_reload_option_runs_the_new_code_of_a_changed_callback(
+def test_the_worker_command_with_reload_runs_the_new_code_of_a_changed_callback(
     is_here: bool,
     start: Start,
     broker: Emulator,

@@ -117,7 +117,7 @@ def ids(fetched: Fetched) -> list[str]:
     return [m.ack_id for _, response in fetched.responses for m in response.received_messages]
 
 
-def test_the_waiting_request_of_a_fetch_has_the_time_that_the_immediate_request_left() -> None:
+def test_the_second_request_of_a_fetch_waits_for_the_time_left_by_the_first_request() -> None:
     """Half of the first of five seconds is over."""
     script = Script((0.5, 0), (1.0, 2))
     fetched = script.run(max_messages=3)
@@ -148,7 +148,7 @@ def test_a_fetch_sends_no_further_request_after_an_answer_shortly_before_its_tim
     assert raised.value.answered
 
 
-def test_a_fetch_with_missing_ok_returns_an_empty_list_if_no_message_arrives() -> None:
+def test_the_result_of_a_fetch_with_missing_ok_is_empty_if_no_message_arrives() -> None:
     """The caller allows this with `missing_ok`. Without an answer the error says so."""
     fetched = Script().run(timeout=5.0, missing_ok=True)
     assert (ids(fetched), fetched.reason) == ([], "timed_out")
@@ -186,7 +186,7 @@ def test_the_pauses_between_fetch_requests_grow_if_the_server_answers_without_wa
     assert len(script.calls) < 20
 
 
-def test_the_result_of_a_fetch_whose_last_request_was_unanswered_does_not_say_drained() -> None:
+def test_the_result_of_a_fetch_with_an_unanswered_last_request_is_not_named_drained() -> None:
     """The last request had no answer, so the reason is not "drained"."""
     script = Script((0, 1000), (1000, 0))
     fetched = script.run(max_messages=2500, timeout=5.0, no_wait=True)
@@ -267,7 +267,7 @@ def test_lease_requests_of_a_fetch_with_long_ack_ids_stay_within_the_request_siz
     assert len(script.given_back) == 3000
 
 
-def test_a_fetch_with_a_short_wait_for_more_messages_changes_no_lease() -> None:
+def test_a_fetch_with_a_short_wait_for_more_messages_extends_no_lease() -> None:
     """The subscription's own ack deadline may be longer."""
     script = Script((0, 1))
     script.run(max_messages=2, min_messages=2, timeout=5.0)
@@ -308,7 +308,7 @@ answers = st.tuples(st.floats(0, 3), st.one_of(st.integers(0, 1200), st.just(Una
     timeout=st.floats(0.05, 30),
     no_wait=st.booleans(),
 )
-def test_a_fetch_ends_within_its_timeout_and_either_returns_or_nacks_all_its_messages(
+def test_a_fetch_ends_within_its_timeout_and_nacks_messages_missing_from_its_result(
     script: list[tuple[float, int | BaseException]],
     max_messages: int,
     min_part: float,

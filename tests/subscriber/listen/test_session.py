@@ -216,7 +216,7 @@ def test_the_failure_of_a_channel_key_ends_only_the_subscriptions_of_that_key() 
     assert len(peer.link) == 0
 
 
-def test_a_refused_channel_subscription_reports_its_answer_before_its_failure() -> None:
+def test_a_refused_channel_subscription_gets_the_refusal_and_then_ends_as_failed() -> None:
     peer = Peer()
     interest = peer.subscribe()
     batch, _ = peer.send()

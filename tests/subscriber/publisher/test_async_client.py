@@ -29,7 +29,7 @@ async def test_a_thousand_asyncio_tasks_can_publish_concurrently(emulator: Emula
     assert len(emulator.messages(TOPIC)) == 1000
 
 
-async def test_awaiting_publish_many_returns_the_message_ids_of_all_messages(
+async def test_the_result_of_awaiting_publish_many_is_the_list_of_all_message_ids(
     emulator: Emulator,
 ) -> None:
     """The result has all IDs."""
@@ -110,7 +110,7 @@ def test_closing_the_async_publisher_sends_messages_that_wait_for_flow_control(
     }
 
 
-async def test_an_async_publisher_close_that_times_out_reports_messages_that_wait_for_flow_control(
+async def test_a_timed_out_async_publisher_close_fails_messages_that_wait_for_flow_control(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error and the log have the numbers of unsent and unconfirmed messages."""

@@ -200,7 +200,7 @@ def test_publish_requests_of_large_messages_stay_within_the_servers_size_limits(
     assert len(emulator.messages(TOPIC)) == 2512
 
 
-def test_publish_many_returns_the_message_ids_in_the_order_of_the_messages(
+def test_the_result_of_publish_many_is_the_message_ids_in_the_order_of_messages(
     emulator: Emulator,
 ) -> None:
     """Keys may divide the messages into several requests."""
@@ -369,7 +369,7 @@ class FirstAnswerDamaged(grpc.GenericRpcHandler):
 
 
 @pytest.mark.parametrize("retry", [True, False])
-def test_the_error_for_an_unparseable_publish_response_says_that_the_message_may_be_stored(
+def test_the_error_for_an_unparseable_publish_response_says_the_message_may_be_stored(
     *, retry: bool
 ) -> None:
     """The server has answered, so the message may be stored. The call is repeated."""
@@ -389,7 +389,7 @@ def test_the_error_for_an_unparseable_publish_response_says_that_the_message_may
     server.stop(None).wait()
 
 
-def test_a_publish_error_after_a_lost_reply_says_that_the_message_may_be_stored(
+def test_a_publish_error_after_a_lost_reply_says_that_it_may_have_succeeded(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The reply was lost. The last error alone would mean that nothing is stored."""
@@ -414,7 +414,7 @@ def test_a_publish_error_after_a_lost_reply_says_that_the_message_may_be_stored(
         [Aborted("race"), ResourceExhausted("quota"), PermissionDenied("no")],
     ],
 )
-def test_a_publish_error_after_refused_attempts_does_not_say_that_the_message_may_be_stored(
+def test_a_publish_error_after_refused_attempts_does_not_say_it_may_have_succeeded(
     server: Server, attempts: list[Exception]
 ) -> None:
     """The server has answered each attempt."""
@@ -426,7 +426,7 @@ def test_a_publish_error_after_refused_attempts_does_not_say_that_the_message_ma
     assert "earlier" not in str(error)
 
 
-def test_a_publish_error_without_a_connection_does_not_say_that_the_message_may_be_stored() -> None:
+def test_a_publish_error_without_a_connection_does_not_say_it_may_have_succeeded() -> None:
     """Nothing was sent in any attempt."""
     options = PublisherOptions(retry=Retry(initial=0.01, maximum=0.01, timeout=0.1))
     with PublisherClient((), options, endpoint="127.0.0.1:1") as publisher:
@@ -606,7 +606,7 @@ def test_publish_blocks_at_the_flow_control_limit_until_a_message_is_confirmed(
     assert publisher.statistics().published == 3
 
 
-def test_publish_at_the_flow_control_limit_fails_the_future_with_behavior_error(
+def test_with_behavior_error_a_publish_at_the_flow_control_limit_fails_its_future(
     server: Server,
 ) -> None:
     """The behavior is ERROR. The room comes back with the answers."""
@@ -669,7 +669,7 @@ def test_closing_the_publisher_sends_a_message_whose_publish_waits_for_flow_cont
     assert futures[0].result(0) == "2"
 
 
-def test_a_publish_interrupted_by_ctrl_c_leaves_no_message_counted_by_flow_control(
+def test_a_publish_interrupted_by_ctrl_c_uses_no_room_in_publisher_flow_control(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C ends the wait, and the message is not published."""
@@ -837,7 +837,7 @@ def test_closing_the_publisher_without_a_server_fails_the_futures_of_its_message
     assert isinstance(future.exception(0), PublisherClosed)
 
 
-def test_closing_the_publisher_with_a_timeout_of_zero_is_refused(server: Server) -> None:
+def test_the_publisher_refuses_a_close_timeout_of_zero(server: Server) -> None:
     """The error names the allowed values."""
     with pytest.raises(ValueError, match="timeout is 0; it must be above 0 seconds, or None"):
         server.connect().close(0)
@@ -883,7 +883,7 @@ def test_closing_the_publisher_waits_for_the_done_callbacks_of_its_futures(serve
     assert seen == ["1"]
 
 
-def test_a_second_close_of_the_publisher_returns_without_waiting(
+def test_a_second_close_of_the_publisher_has_nothing_to_wait_for_and_ends_at_once(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of the program closes every client once more."""
@@ -934,7 +934,7 @@ class Recorder(PublisherHooks):
         self.events.append(("request", messages, size > 0, seconds >= 0, error and str(error)))
 
 
-def test_publisher_hooks_are_called_for_every_attempt_and_every_batch_result(
+def test_publisher_hooks_are_called_for_every_publish_attempt_and_batch_result(
     server: Server,
 ) -> None:
     """Each attempt is a request; each batch has one result."""

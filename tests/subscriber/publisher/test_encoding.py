@@ -55,7 +55,7 @@ def test_protobuf_parses_encoded_messages_with_data_of_every_length(size: int) -
     assert encode_data(data) == encode_message(data, b"") == expected.SerializeToString()
 
 
-def test_values_of_message_attributes_may_be_bytes() -> None:
+def test_publish_accepts_bytes_as_value_of_a_message_attribute() -> None:
     """The official client accepts bytes for attributes, too."""
     assert encode_attributes({"a": b"caf\xc3\xa9"}) == encode_attributes({"a": "café"})
 
@@ -67,7 +67,7 @@ def test_values_of_message_attributes_may_be_bytes() -> None:
         ({1: "a"}, "attribute 1 is 'a'; it must be a str"),
     ],
 )
-def test_a_message_attribute_value_of_an_invalid_type_is_refused_with_its_name(
+def test_publish_refuses_an_attribute_value_of_an_invalid_type_and_names_the_attribute(
     attributes: dict[str, str], text: str
 ) -> None:
     """The error names the attribute and the value."""
@@ -89,7 +89,7 @@ def test_a_message_attribute_value_of_an_invalid_type_is_refused_with_its_name(
         ({"googclient_schemaname": "a"}, "'googclient_schemaname' begins with 'goog'"),
     ],
 )
-def test_message_attributes_that_the_server_would_refuse_are_refused_before_publishing(
+def test_publish_refuses_message_attributes_that_the_server_would_refuse(
     attributes: dict[str, str | bytes], text: str
 ) -> None:
     """Otherwise the server would refuse all messages of the request."""
@@ -97,7 +97,7 @@ def test_message_attributes_that_the_server_would_refuse_are_refused_before_publ
         encode_attributes(attributes)
 
 
-def test_message_attributes_and_ordering_keys_of_the_servers_maximum_length_are_accepted() -> None:
+def test_publish_accepts_attributes_and_ordering_keys_of_the_servers_maximum_length() -> None:
     """The limits are the server's, not smaller ones."""
     encode_attributes({"n" * 256: "v" * 1024})
     encode_ordering_key("k" * 1024)
@@ -107,12 +107,12 @@ def test_message_attributes_and_ordering_keys_of_the_servers_maximum_length_are_
         encode_ordering_key("\udcff")
 
 
-def test_trace_context_attributes_are_accepted_despite_their_reserved_prefix() -> None:
+def test_publish_accepts_trace_context_attributes_despite_their_reserved_prefix() -> None:
     """Servers accept only these attributes with the prefix from publishers."""
     encode_attributes(dict.fromkeys(TRACE_ATTRIBUTES, "00-ab-cd-01"))
 
 
-def test_a_published_message_of_the_maximum_size_is_accepted_and_a_larger_one_refused() -> None:
+def test_publish_accepts_a_message_of_the_maximum_size_and_refuses_a_larger_one() -> None:
     """The limit counts the whole request, with the topic and the framing."""
     room = MAX_REQUEST_BYTES - len(encode_topic(TOPIC)) - 10
     largest = encode_data(b"x" * room)

@@ -190,7 +190,7 @@ def test_stopping_the_publisher_logs_the_number_of_messages_without_an_answer(
 # ---- the error of a wait -----------------------------------------------------------------------
 
 
-def test_the_timeout_error_of_a_publish_future_says_that_its_batch_was_still_open(
+def test_the_timeout_error_of_a_publish_future_says_that_its_batch_was_not_sent_yet(
     server: Server,
 ) -> None:
     """Nobody has waited before, so the batch is still open when the future is asked."""
@@ -200,7 +200,7 @@ def test_the_timeout_error_of_a_publish_future_says_that_its_batch_was_still_ope
     assert "the batch is open, and is sent " in waits_for()
 
 
-def test_the_timeout_error_of_a_publish_future_names_the_earlier_message_that_it_waits_for(
+def test_the_timeout_error_of_a_publish_future_names_an_earlier_message_of_its_key(
     server: Server,
 ) -> None:
     """The later message of the key was not sent."""
@@ -223,7 +223,7 @@ def test_the_timeout_error_of_publish_many_has_the_number_of_unconfirmed_message
         future.result(0.01)
 
 
-def test_the_timeout_error_of_a_publish_future_says_that_the_message_waits_for_flow_control(
+def test_the_timeout_error_of_a_publish_future_names_flow_control_as_the_cause(
     server: Server,
 ) -> None:
     """The message is accepted, and waits for room."""

@@ -185,7 +185,7 @@ def test_publish_makes_a_blocking_call_if_grpc_cannot_start_a_thread(
     assert publisher.publish_many(TOPIC, [b"x", b"y"]).result(10) == ["2", "3"]
 
 
-def test_publish_done_callbacks_run_on_the_thread_of_the_answer_if_no_other_can_start(
+def test_publish_done_callbacks_run_on_the_receiving_thread_if_no_thread_can_start(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that received the answer runs them."""

@@ -397,7 +397,7 @@ def test_a_publish_batch_sent_twice_by_hedging_fails_only_when_both_requests_fai
 # ---- the end -----------------------------------------------------------------------------------
 
 
-def test_abandoning_the_publish_queue_returns_all_batches_without_an_answer() -> None:
+def test_the_result_of_abandoning_the_publish_queue_is_all_unanswered_batches() -> None:
     """The batches are open, waiting, in flight, or between two attempts."""
     publisher = Publisher(max_messages=1)
     batches = {publisher.add(b"1"), publisher.add(b"2"), publisher.add(b"3", "k")}

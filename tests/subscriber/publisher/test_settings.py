@@ -38,7 +38,7 @@ def test_publisher_setting_defaults_are_those_of_the_official_client() -> None:
     assert options.hedging is None
 
 
-def test_publish_batch_settings_above_the_servers_limits_are_reduced_to_them() -> None:
+def test_publish_batch_settings_above_the_servers_limits_are_reduced_to_the_limits() -> None:
     """A larger setting would make the server refuse whole requests."""
     checked = checked_batch_settings(BatchSettings(20_000_000, 1.5, 5000))
     assert checked == (10_000_000, 1.5, 1000)
@@ -52,7 +52,7 @@ def test_publish_batch_settings_above_the_servers_limits_are_reduced_to_them() -
         (BatchSettings(max_latency=-1), "max_latency is -1; it must not be negative"),
     ],
 )
-def test_a_publish_batch_setting_out_of_range_is_refused_with_its_name_and_value(
+def test_the_error_for_a_publish_batch_setting_out_of_range_has_its_name_and_value(
     settings: BatchSettings, text: str
 ) -> None:
     """The error names the setting, the value and the allowed form."""
@@ -74,7 +74,7 @@ def test_a_publish_batch_setting_out_of_range_is_refused_with_its_name_and_value
         (PublisherOptions(compression_bytes_threshold=-1), "threshold is -1; it must not be"),
     ],
 )
-def test_a_publisher_option_out_of_range_is_refused_with_its_name_and_value(
+def test_the_error_for_a_publisher_option_out_of_range_has_its_name_and_value(
     options: PublisherOptions, text: str
 ) -> None:
     """The error names the option, the value and the allowed form."""
@@ -143,7 +143,7 @@ def test_publish_refuses_retry_and_timeout_arguments_of_invalid_types() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, "abcd", (1,) * 99])
-def test_publisher_settings_of_invalid_types_are_refused_with_their_names(value: Any) -> None:
+def test_the_error_for_a_publisher_setting_of_an_invalid_type_names_the_setting(value: Any) -> None:
     """The error names the argument and the class."""
     with pytest.raises(TypeError, match=r"^batch_settings is .*; it must be a BatchSettings"):
         checked_batch_settings(value)

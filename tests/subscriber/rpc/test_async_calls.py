@@ -34,7 +34,7 @@ def call(rpcs: Rpcs, method: str, request: Any, **options: Any) -> Any:
     return asyncio.run(call_async(rpcs, method, request, **options))
 
 
-def test_an_async_call_returns_the_servers_response_and_sends_the_callers_metadata() -> None:
+def test_an_async_call_sends_the_callers_metadata_and_yields_the_servers_response() -> None:
     """The caller's metadata and the default timeout are sent, too."""
     server = ScriptedServer(Failing())
     with rpcs_to(server, ManualClock()) as rpcs:

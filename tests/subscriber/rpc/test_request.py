@@ -46,7 +46,7 @@ def test_a_request_given_as_a_protobuf_message_is_sent_unchanged() -> None:
     assert build_request(pubsub.GetTopicRequest, request, {"topic": None}) is request
 
 
-def test_a_request_object_together_with_field_keyword_arguments_is_refused() -> None:
+def test_a_client_call_refuses_a_request_object_together_with_field_keywords() -> None:
     """Either choice would be a guess."""
     with pytest.raises(
         ValueError, match=r"either request= or keywords, .* \(got request= and topic"
@@ -162,13 +162,13 @@ def test_the_error_for_an_invalid_value_in_a_nested_request_dict_has_the_field_p
         subscription_update(retry_policy={"minimum_backoff": "10m"})
 
 
-def test_a_single_string_is_refused_for_a_request_field_that_is_a_list_of_strings() -> None:
+def test_a_request_field_that_is_a_list_of_strings_refuses_a_single_string() -> None:
     """Protobuf alone would acknowledge "a", "b" and "c"."""
     with pytest.raises(TypeError, match="ack_ids must be a list, got 'abc'"):
         build_request(pubsub.AcknowledgeRequest, None, {"ack_ids": "abc"})
 
 
-def test_a_protobuf_request_of_the_wrong_type_is_refused() -> None:
+def test_a_client_call_refuses_a_protobuf_request_of_the_wrong_type() -> None:
     """The error has the expected type and the given one."""
     wrong: Any = pubsub.Topic()
     with pytest.raises(TypeError, match="request must be a GetTopicRequest or a dict, got Topic"):

@@ -46,7 +46,7 @@ def rpcs_to(server: ScriptedServer, clock: ManualClock) -> Iterator[Rpcs]:
         yield Rpcs(channel, clock)
 
 
-def test_a_unary_call_returns_the_servers_response_and_sends_the_routing_header() -> None:
+def test_a_unary_call_sends_the_routing_header_and_yields_the_servers_response() -> None:
     """The call sends the caller's metadata and the default timeout too."""
     server = ScriptedServer(Failing())
     with rpcs_to(server, ManualClock()) as rpcs:

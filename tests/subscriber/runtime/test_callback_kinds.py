@@ -109,7 +109,7 @@ class Awaited:
         (async_generator, "returned a async_generator"),
     ],
 )
-def test_a_plain_callback_that_returns_a_coroutine_is_an_error_and_the_coroutine_is_closed(
+def test_a_plain_callback_whose_result_is_a_coroutine_raises_a_type_error(
     callback: Callable[[object], Any], text: str
 ) -> None:
     """Python would run none of it, and warn at some later time."""
@@ -129,7 +129,7 @@ def test_a_plain_callback_may_return_a_value_or_a_running_task() -> None:
     loop.close()
 
 
-def test_an_async_function_is_refused_as_done_callback_of_a_future(
+def test_a_future_refuses_an_async_function_as_done_callback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """An `async def` is refused, and a function that returns its coroutine is logged."""

@@ -76,7 +76,7 @@ def seconds_to_exit(text: str) -> float:
 
 
 @pytest.mark.parametrize("kind", ["subscribe", "publish"])
-def test_ten_clients_of_a_silent_server_close_at_program_exit_within_one_shared_time_limit(
+def test_ten_clients_of_a_silent_server_close_at_exit_within_one_shared_time_limit(
     kind: str,
 ) -> None:
     """The limit is 2 s here. One after the other, each would wait for 1 s at least."""

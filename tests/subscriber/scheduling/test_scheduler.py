@@ -118,7 +118,7 @@ def test_an_exception_of_a_scheduled_function_is_logged_and_its_worker_thread_co
     scheduler.shutdown()
 
 
-def test_scheduler_shutdown_returns_unbegun_messages_without_waiting_for_callbacks() -> None:
+def test_the_result_of_a_scheduler_shutdown_is_the_list_of_messages_not_begun() -> None:
     """Running callbacks may finish later, and then their threads end too."""
     before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(max_workers=2), Slow()
@@ -207,7 +207,7 @@ def test_scheduler_shutdown_can_wait_for_callbacks_on_the_users_executor() -> No
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_the_thread_scheduler_can_tell_whether_the_current_thread_runs_one_of_its_callbacks(
+def test_the_thread_scheduler_knows_whether_the_current_thread_runs_its_callbacks(
     foreign: bool,
 ) -> None:
     """A close inside a callback can thus avoid waiting for itself."""

@@ -431,7 +431,7 @@ def test_no_work_is_lost_when_several_threads_add_it_while_workers_fall_asleep(
         eventually(lambda: pool.running == 0)
 
 
-def test_work_added_while_a_pool_is_closed_is_either_run_or_returned_exactly_once() -> None:
+def test_work_added_during_a_pool_close_is_run_once_or_handed_back_once_by_close() -> None:
     """No piece is handled twice or begun after the closing, and a late addition is refused."""
     rounds = 0
     end = SYSTEM_CLOCK.monotonic() + STRESS

@@ -148,7 +148,7 @@ def test_work_added_by_a_thread_other_than_the_reader_thread_runs_on_workers(
     assert note.threads[0] not in (caller.thread, threading.current_thread())
 
 
-def test_a_reader_thread_runs_single_callbacks_itself_if_it_adds_them_in_quick_succession(
+def test_a_reader_thread_runs_callbacks_itself_if_it_adds_them_in_quick_succession(
     caller: Caller, watch: Watched
 ) -> None:
     """The first single piece wakes a worker.
@@ -169,7 +169,7 @@ def test_a_reader_thread_runs_single_callbacks_itself_if_it_adds_them_in_quick_s
     assert watch.asked == asked + 1
 
 
-def test_a_reader_thread_runs_a_rare_single_callback_itself_if_the_stall_monitor_already_runs(
+def test_a_reader_thread_runs_a_rare_callback_itself_if_the_stall_monitor_runs(
     caller: Caller, watch: Watched
 ) -> None:
     """A monitor that already runs for another pool watches this one at little cost.
@@ -245,7 +245,7 @@ def test_a_worker_pool_with_one_worker_runs_no_callback_on_the_reader_thread(
         assert not pool.admit(caller)
 
 
-def test_a_reader_thread_blocked_in_a_callback_is_replaced_and_workers_run_its_waiting_work(
+def test_a_reader_thread_blocked_in_a_callback_is_replaced_and_workers_run_its_work(
     caller: Caller,
 ) -> None:
     """An inline caller is relieved after two checks without progress.

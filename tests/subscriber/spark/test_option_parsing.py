@@ -57,14 +57,14 @@ def test_texts_of_spark_options_are_parsed_into_values(kind: Kind, text: str, va
         (choice("files", "inline"), "file"),
     ],
 )
-def test_invalid_spark_option_texts_are_refused(kind: Kind, text: str) -> None:
+def test_the_spark_data_source_refuses_invalid_texts_of_options(kind: Kind, text: str) -> None:
     """The error has the option, its text and the allowed form."""
     with pytest.raises(ValueError, match="option") as refused:
         read_options({"someOption": kind}, {"someOption": text})
     assert str(refused.value) == f"option 'someOption' is {text!r}; it must be {kind.form}"
 
 
-def test_unknown_spark_options_are_refused_with_the_name_of_a_similar_option() -> None:
+def test_the_error_for_an_unknown_spark_option_names_a_similar_option() -> None:
     """A similar name is suggested, and credentials have a hint."""
     kinds = {"linger": COUNT, "tokenFile": TEXT}
     with pytest.raises(ValueError, match=r"did you mean 'linger'\?\); the options are"):

@@ -28,7 +28,7 @@ PERMANENT = "PERMANENT_FAILURE_INVALID_ACK_ID"
 TRANSIENT = "TRANSIENT_FAILURE_INVALID_ACK_ID"
 
 
-def test_every_grpc_status_code_counts_as_a_transient_or_a_permanent_ack_failure() -> None:
+def test_every_grpc_error_code_is_classified_as_a_transient_or_permanent_ack_failure() -> None:
     """A new code of gRPC needs a decision."""
     assert PASSING | FINAL.keys() == {code.name for code in BY_CODE}
 
@@ -63,7 +63,9 @@ def test_an_ack_request_refused_as_invalid_is_split_into_smaller_requests() -> N
 
 
 @pytest.mark.parametrize("code", BY_CODE)
-def test_ack_ids_that_an_ack_error_does_not_name_count_as_unanswered(code: grpc.StatusCode) -> None:
+def test_ack_ids_that_an_ack_error_does_not_name_get_no_result_from_that_answer(
+    code: grpc.StatusCode,
+) -> None:
     """Some servers have applied the request for the other ids, and some have not."""
     named = {"bad": PERMANENT, "busy": TRANSIENT, "odd": "PERMANENT_FAILURE_SOMETHING"}
     error = BY_CODE[code]("some text", reason="R", metadata=named)

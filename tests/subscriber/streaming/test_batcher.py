@@ -29,7 +29,7 @@ def test_a_batch_handler_may_add_messages_to_the_next_batch_while_it_handles_one
     assert taken == [["a", "b"], ["1a", "1b"], ["2a", "2b"]]
 
 
-def test_closing_the_batcher_returns_batches_that_were_not_passed_to_the_batch_callback() -> None:
+def test_the_result_of_closing_the_batcher_is_the_messages_not_passed_to_the_callback() -> None:
     """The batcher is closed while one of several lists is passed on."""
     left: list[Message] = []
     batcher = Batcher(

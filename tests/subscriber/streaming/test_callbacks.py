@@ -148,7 +148,7 @@ def test_a_message_settled_while_it_waits_for_a_worker_is_not_passed_to_the_call
     assert run == ["b"]
 
 
-def test_a_message_returned_by_a_shutdown_is_returned_to_the_server_only_once() -> None:
+def test_a_shutdown_returns_a_waiting_message_to_the_server_only_once() -> None:
     """With exactly-once delivery, a message may be confirmed after the shutdown returned it."""
     rig = Rig(keep)
     rig.runner.give_up_held()
@@ -204,7 +204,7 @@ def test_a_message_held_too_long_behind_a_failed_one_of_its_key_is_returned_to_t
 
 
 @pytest.mark.parametrize("in_order", [False, True])
-def test_a_message_counts_as_handled_only_after_its_coroutine_callback_has_ended(
+def test_the_next_message_of_a_key_runs_after_the_previous_coroutine_callback_ended(
     in_order: bool,
 ) -> None:
     """The message is handled when its coroutine ends."""
@@ -378,7 +378,7 @@ def test_an_ack_in_a_callback_starts_the_next_message_of_its_key_only_after_the_
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_with_release_after_ack_the_next_message_of_an_ordering_key_waits_for_the_ack_or_nack(
+def test_with_release_after_ack_the_next_message_of_a_key_waits_for_the_ack_or_nack(
     elsewhere: bool,
 ) -> None:
     """If the callback ends first, the disposition starts the next message once, on any thread."""
@@ -461,7 +461,7 @@ def test_a_race_of_callback_end_and_ack_starts_the_next_message_of_the_ordering_
 
 @pytest.mark.parametrize("release_after_ack", [False, True])
 @pytest.mark.parametrize("decide", [Message.nack, Message.drop])
-def test_a_nack_inside_a_callback_holds_later_messages_of_the_ordering_key_and_counts_once(
+def test_a_nack_inside_a_callback_holds_later_messages_of_the_ordering_key(
     release_after_ack: bool, decide: Callable[[Message], object]
 ) -> None:
     """The worker and the dispatcher report it in either order, and it counts once."""

@@ -57,9 +57,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     rig.consumer.stop()
 
 
-def test_the_stream_consumer_passes_responses_to_its_handler_in_order_on_the_reader_thread(
-    rig: Rig,
-) -> None:
+def test_the_stream_consumer_passes_responses_to_its_handler_in_order(rig: Rig) -> None:
     """Responses are passed on in order, on the consumer's own thread."""
     rig.call.respond(PONG)
     rig.call.deliver("a")
@@ -97,7 +95,7 @@ def test_the_stream_consumer_reports_the_end_of_its_stream_once_with_the_cause(r
     assert not rig.consumer._background.is_active
 
 
-def test_stopping_the_stream_consumer_lets_the_server_end_the_stream_without_cancelling_it(
+def test_stopping_the_stream_consumer_does_not_cancel_a_stream_that_the_server_ends(
     rig: Rig,
 ) -> None:
     """A cancellation would end the leases of running callbacks."""

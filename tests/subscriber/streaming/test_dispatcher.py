@@ -33,9 +33,7 @@ def rig() -> Iterator[Rig]:
     rig.dispatcher.stop(timeout=0.0)
 
 
-def test_an_acknowledged_message_releases_its_lease_at_once_and_its_ack_is_sent_to_the_server(
-    rig: Rig,
-) -> None:
+def test_an_ack_ends_the_lease_of_its_message_at_once_and_is_sent_to_the_server(rig: Rig) -> None:
     """The leases are released at once, without waiting for the server's answer."""
     rig.message("a").ack()
     assert rig.finished.get(timeout=TIMEOUT) == Settled(acked=("a",))
@@ -76,9 +74,7 @@ def test_ack_nack_and_deadline_change_each_send_their_request_and_a_drop_sends_n
     assert (request.seconds, request.ack_ids) == (15, ["leased", "too"])
 
 
-def test_the_dispatcher_sends_ack_requests_without_waiting_for_the_answers_to_earlier_ones(
-    rig: Rig,
-) -> None:
+def test_the_dispatcher_sends_ack_requests_before_the_answers_to_earlier_requests(rig: Rig) -> None:
     """No call waits for another. Above the limit, dispositions share one larger request."""
     calls = []
     for number in range(MAX_IN_FLIGHT):
@@ -92,9 +88,7 @@ def test_the_dispatcher_sends_ack_requests_without_waiting_for_the_answers_to_ea
     assert len(rig.server.next_call().request.ack_ids) == 100
 
 
-def test_the_ack_ids_in_unanswered_requests_are_limited_to_a_full_request_or_flow_control_window(
-    rig: Rig,
-) -> None:
+def test_unanswered_requests_have_at_most_a_full_request_or_window_of_ack_ids(rig: Rig) -> None:
     """A slow server or gRPC thread finds the rest in one request."""
     rig.dispatcher.ack_all([rig.message(f"first-{number}") for number in range(MAX_IDS)])
     call = rig.server.next_call()
@@ -177,7 +171,7 @@ def test_an_ack_future_succeeds_only_after_the_servers_answer(rig: Rig, exactly_
     assert future.result(TIMEOUT) is AcknowledgeStatus.SUCCESS
 
 
-def test_a_failed_ack_request_has_one_log_line_and_counts_every_failed_message(
+def test_a_failed_nack_request_is_logged_once_and_all_its_nacks_fail(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each request has one line in the log, however many messages it had."""
@@ -217,7 +211,7 @@ def test_an_ack_that_fails_with_a_transient_error_is_retried_after_a_pause(rig: 
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_the_error_of_an_ack_refused_after_a_lost_answer_says_that_the_ack_may_have_succeeded(
+def test_the_error_of_an_ack_refused_after_a_lost_answer_says_it_may_have_succeeded(
     rig: Rig, caplog: pytest.LogCaptureFixture, is_lost: bool
 ) -> None:
     """The server may refuse the id because the first try has acknowledged the message."""
@@ -256,7 +250,7 @@ def test_a_message_returned_to_the_server_is_not_counted_as_a_nack_of_the_user(r
 
 
 @pytest.mark.parametrize("error", [None, FailedCall(grpc.StatusCode.NOT_FOUND)])
-def test_a_nack_counts_as_answered_when_the_server_has_accepted_or_permanently_refused_it(
+def test_the_wait_for_a_nack_answer_ends_when_the_server_accepts_or_refuses_the_nack(
     rig: Rig, error: FailedCall | None
 ) -> None:
     """The server has taken or refused the nack for good. Messages are held until then."""
@@ -268,7 +262,7 @@ def test_a_nack_counts_as_answered_when_the_server_has_accepted_or_permanently_r
 # ---- its listener ------------------------------------------------------------------------------
 
 
-def test_the_dispatcher_reports_the_duration_of_each_attempt_of_a_request(rig: Rig) -> None:
+def test_the_dispatcher_measures_the_duration_of_each_attempt_of_an_ack_request(rig: Rig) -> None:
     """Each try counts, with its own duration."""
     rig.message("a").ack()
     call = rig.server.next_call()
@@ -313,7 +307,7 @@ def test_the_answer_to_an_exactly_once_receipt_request_has_a_result_for_each_ack
     assert (rig.refused.empty(), rig.dispatcher.failures, caplog.records) == (True, 0, [])
 
 
-def test_exactly_once_receipts_on_a_closed_channel_count_as_refused() -> None:
+def test_exactly_once_receipts_on_a_closed_channel_are_treated_as_refused() -> None:
     """The channel is closed, so messages that wait for the answer are refused."""
     rig = Rig(ClosedServer())
     rig.dispatcher.send_receipts(["a"], 60)

@@ -56,9 +56,7 @@ def refuse_first_of_two(once: Once) -> None:
     call.answer()
 
 
-def test_an_exactly_once_callback_begins_only_after_the_answer_to_the_receipt_of_its_message(
-    once: Once,
-) -> None:
+def test_an_exactly_once_callback_begins_only_after_the_answer_to_its_receipt(once: Once) -> None:
     """The receipt has the stream's ack deadline, which the answer confirms."""
     call = once.deliver("a", "b")
     assert once.calls.modified.get(timeout=TIMEOUT) == ("a", 60)
@@ -107,9 +105,7 @@ def test_an_exactly_once_receipt_with_a_transient_failure_is_retried(once: Once)
     assert once.future.statistics().expired == 0
 
 
-def test_messages_of_a_key_run_in_order_when_answers_to_exactly_once_receipts_overtake_each_other(
-    once: Once,
-) -> None:
+def test_messages_of_a_key_run_in_order_if_receipt_answers_overtake_each_other(once: Once) -> None:
     """The later response waits for the earlier one, and then for its key."""
     first = once.deliver("1", "2", key="k")
     second = once.deliver("3", key="k")
@@ -123,9 +119,7 @@ def test_messages_of_a_key_run_in_order_when_answers_to_exactly_once_receipts_ov
     assert once.acknowledged(3) == ["1", "2", "3"]
 
 
-def test_messages_behind_one_whose_receipt_is_refused_wait_for_the_redelivery_of_that_message(
-    once: Once,
-) -> None:
+def test_messages_behind_one_with_a_refused_receipt_wait_for_its_redelivery(once: Once) -> None:
     """Later messages must not overtake one that another subscriber may have failed to handle."""
     refuse_first_of_two(once)
     once.deliver("3").answer()
@@ -138,7 +132,7 @@ def test_messages_behind_one_whose_receipt_is_refused_wait_for_the_redelivery_of
     assert once.future.statistics().returned == 0
 
 
-def test_messages_behind_one_whose_retried_receipt_is_refused_wait_for_its_redelivery(
+def test_messages_behind_one_with_a_receipt_refused_on_retry_wait_for_its_redelivery(
     once: Once,
 ) -> None:
     """The later message waits although its own receipt was confirmed before."""
@@ -203,7 +197,7 @@ def test_a_heartbeat_response_can_switch_exactly_once_delivery_off(once: Once) -
 # ---- the end -----------------------------------------------------------------------------------
 
 
-def test_a_shutdown_returns_messages_that_wait_for_their_exactly_once_receipt() -> None:
+def test_a_shutdown_returns_messages_without_an_answered_receipt_to_the_server() -> None:
     """No callback begins, even if the answer still comes."""
     running = Once()
     call = running.deliver("a", "b")
@@ -216,7 +210,7 @@ def test_a_shutdown_returns_messages_that_wait_for_their_exactly_once_receipt() 
     assert running.future.statistics().leased == 0
 
 
-def test_a_drain_still_waits_for_callbacks_after_an_exactly_once_receipt_is_answered() -> None:
+def test_a_draining_shutdown_waits_for_callbacks_after_a_receipt_is_answered() -> None:
     """The answered messages can no longer run, but running callbacks may finish."""
     running = Once()
     running.deliver("a", ordering=False).answer()

@@ -128,7 +128,7 @@ def handle(key: Key, ack_id: str) -> Actions:
 # ---- states ------------------------------------------------------------------------------------
 
 
-def test_a_failed_ordering_key_waits_for_a_redelivery_before_it_returns_a_held_message() -> None:
+def test_a_failed_key_waits_for_a_redelivery_before_a_message_returns_to_the_server() -> None:
     assert {state for state in KeyState if PROBED in NEXT[state]} == {WAITING, IN_DOUBT}
     assert {state for state in KeyState if PROBED_IN_DOUBT in NEXT[state]} == {PROBED}
 
@@ -152,7 +152,7 @@ def test_the_wait_for_failed_messages_of_a_key_begins_when_all_their_nacks_are_a
 
 @pytest.mark.parametrize("failing", ["0/again", "-1"])
 @pytest.mark.parametrize("start", [Key, probed, probed_in_doubt])
-def test_a_failure_at_or_before_the_first_failed_message_of_a_key_restarts_the_redelivery_wait(
+def test_a_failure_at_or_before_the_first_failed_message_restarts_the_redelivery_wait(
     start: type[Key], failing: str
 ) -> None:
     """The first missing message fails again, or one before it fails."""
@@ -171,7 +171,7 @@ def test_a_failure_of_a_later_message_does_not_change_the_wait_for_an_earlier_re
     assert (key.state, key.due) == (WAITING, 60.0)
 
 
-def test_an_ordering_key_whose_failed_message_was_redelivered_has_no_parked_messages() -> None:
+def test_an_ordering_key_has_no_parked_messages_after_the_redelivery_of_the_failed_one() -> None:
     key = Key("1")
     key.get("0/again")
     assert (key.state, key.due, key.is_waiting, key.parked) == (IN_ORDER, None, False, 0)
@@ -188,7 +188,7 @@ def test_the_redelivery_of_one_failed_message_restarts_the_wait_for_the_next_fai
     assert (key.state, key.due) == (WAITING, 30.0)
 
 
-def test_after_a_redelivery_an_ordering_key_waits_for_answers_to_its_returned_messages() -> None:
+def test_after_a_redelivery_a_key_waits_for_answers_to_the_nacks_of_its_held_messages() -> None:
     key = Key("1", "2")
     key.end_wait()
     key.get("0/again")
@@ -208,12 +208,12 @@ def test_the_wait_for_the_redelivery_of_a_returned_message_counts_from_the_serve
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
-def test_an_ordering_key_without_held_messages_stops_waiting_for_a_redelivery_in_the_end() -> None:
+def test_the_wait_for_a_redelivery_ends_even_if_the_key_has_no_held_messages() -> None:
     key = Key()
     assert (key.end_wait().to_return, key.state, key.due) == ([], GAVE_UP, None)
 
 
-def test_an_ordering_key_that_gave_up_waiting_for_a_redelivery_returns_its_new_messages() -> None:
+def test_after_a_redelivery_wait_new_messages_of_the_key_return_to_the_server() -> None:
     key = Key("1", "2")
     assert ids(key.make_room().to_return) == ["1", "2"]
     key.accept("1", "2")
@@ -229,7 +229,7 @@ def test_an_ordering_key_that_gave_up_waiting_for_a_redelivery_returns_its_new_m
     [(0.0, 10.0, 11.0), (50.0, 10.0, 51.0), (0.0, 59.5, 60.0)],
     ids=["a second from now", "a second after the redelivery", "no later than before"],
 )
-def test_a_possibly_stale_redelivery_is_not_run_and_is_returned_to_the_server_after_a_second(
+def test_a_possibly_stale_redelivery_returns_to_the_server_unhandled_after_a_second(
     comes_at: float, now: float, due: float
 ) -> None:
     key = Key("1", "2", comes_at=comes_at)
@@ -248,7 +248,7 @@ def test_a_possibly_stale_redelivery_is_held_until_the_nack_before_it_is_answere
     assert (key.state, key.due) == (IN_DOUBT, 6.0)
 
 
-def test_a_possibly_stale_redelivery_is_held_if_its_key_gave_up_waiting_for_a_redelivery() -> None:
+def test_a_possibly_stale_redelivery_is_held_even_after_the_redelivery_wait_ended() -> None:
     key = Key("1")
     key.make_room()
     key.accept("1")
@@ -260,7 +260,7 @@ def test_a_possibly_stale_redelivery_is_held_if_its_key_gave_up_waiting_for_a_re
 
 
 @pytest.mark.parametrize("start", [probed, probed_in_doubt])
-def test_after_a_possibly_stale_redelivery_an_ordering_key_returns_one_more_held_message(
+def test_after_a_possibly_stale_redelivery_one_held_message_returns_to_the_server(
     start: type[Key],
 ) -> None:
     key = start()
@@ -280,7 +280,7 @@ def test_a_redelivery_returns_earlier_held_messages_of_its_ordering_key_to_the_s
     assert (key.state, key.due) == (IN_DOUBT, READER_DELAY + 1.0)
 
 
-def test_a_redelivery_returns_earlier_held_messages_of_its_key_despite_an_unanswered_nack() -> None:
+def test_despite_an_unanswered_nack_a_redelivery_returns_earlier_messages_to_the_server() -> None:
     key = Key("1", "2", comes_at=None)
     key.lose("3")
     key.accept("0")
@@ -289,7 +289,7 @@ def test_a_redelivery_returns_earlier_held_messages_of_its_key_despite_an_unansw
     assert (key.state, key.due) == (IN_DOUBT, None)
 
 
-def test_an_ordering_key_stops_waiting_after_it_has_returned_held_messages_twice() -> None:
+def test_the_wait_for_a_redelivery_ends_after_held_messages_were_nacked_twice() -> None:
     """The key gives up because it has probed already."""
     key = probed_in_doubt()
     key.accept("2")
@@ -302,7 +302,7 @@ def test_an_ordering_key_stops_waiting_after_it_has_returned_held_messages_twice
     assert key.state is GAVE_UP
 
 
-def test_returning_messages_does_not_change_the_wait_after_a_possibly_stale_redelivery() -> None:
+def test_nacks_of_held_messages_do_not_prolong_the_wait_after_a_stale_redelivery() -> None:
     key = Key("1", "2", "3")
     key.get("2/again", may_be_stale=True)
     key.now = READER_DELAY
@@ -310,7 +310,7 @@ def test_returning_messages_does_not_change_the_wait_after_a_possibly_stale_rede
     assert (key.state, key.due) == (IN_DOUBT, 1.0)
 
 
-def test_an_ordering_key_that_gave_up_waiting_for_a_redelivery_does_not_wait_again() -> None:
+def test_after_a_redelivery_wait_a_redelivery_of_the_key_begins_no_second_wait() -> None:
     key = Key("1", "2")
     key.make_room()
     key.accept("1", "2")
@@ -322,7 +322,7 @@ def test_an_ordering_key_that_gave_up_waiting_for_a_redelivery_does_not_wait_aga
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
-def test_an_ordering_key_that_gave_up_waiting_returns_only_a_messages_newest_delivery() -> None:
+def test_after_a_redelivery_wait_only_the_newest_delivery_returns_to_the_server() -> None:
     key = Key()
     key.make_room()
     key.keep("1", "2")
@@ -404,7 +404,7 @@ def test_a_redelivery_before_the_answer_to_its_nack_is_measured_as_taking_no_tim
 
 
 @pytest.mark.parametrize("restart_keys", [False, True])
-def test_a_new_message_shortens_the_wait_for_a_redelivery_only_if_servers_restart_ordering_keys(
+def test_a_new_message_shortens_the_redelivery_wait_only_if_servers_restart_keys(
     restart_keys: bool,
 ) -> None:
     key = Key(restart_keys=restart_keys)
@@ -453,9 +453,7 @@ def test_a_failure_of_a_delivery_that_was_already_returned_to_the_server_is_igno
 
 
 @pytest.mark.parametrize("at", [0.0, 1.0])
-def test_the_held_delivery_of_a_message_joins_no_batch_after_its_older_delivery_has_failed(
-    at: float,
-) -> None:
+def test_a_held_delivery_joins_no_batch_after_an_older_one_of_its_message_failed(at: float) -> None:
     """Every message that has failed runs alone."""
     key = Key()
     key.keep("1/again", "2", at=at)
@@ -619,7 +617,7 @@ def test_a_failed_ordering_key_begins_no_message_while_another_message_of_the_ke
 # ---- the held messages -------------------------------------------------------------------------
 
 
-def test_a_held_message_counts_as_parked_until_its_keys_failed_message_is_redelivered() -> None:
+def test_a_message_is_parked_while_it_waits_for_the_redelivery_of_a_failed_message() -> None:
     key = Key("1")
     (held,) = key.held
     assert key.is_parked(held)
@@ -631,7 +629,7 @@ def test_a_held_message_counts_as_parked_until_its_keys_failed_message_is_redeli
     assert (key.parked, key.parked_bytes) == (0, 0)
 
 
-def test_an_ordering_key_without_held_or_running_messages_counts_as_idle() -> None:
+def test_an_ordering_key_without_held_or_running_messages_is_idle() -> None:
     key = Key("1")
     assert not key.is_idle
     key.make_room()
@@ -641,7 +639,7 @@ def test_an_ordering_key_without_held_or_running_messages_counts_as_idle() -> No
     assert (len(key), key.is_idle) == (0, False)
 
 
-def test_only_messages_held_behind_a_failed_one_can_be_returned_to_make_room_for_others() -> None:
+def test_only_messages_held_behind_a_failed_one_return_to_the_server_to_free_room() -> None:
     key = Key()
     assert not key.can_make_room
     key.keep("1")

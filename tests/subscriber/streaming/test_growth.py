@@ -90,9 +90,7 @@ def a_key(limit: int = 10**6) -> MessagesOnHold:
 
 
 @grows_linearly
-def test_the_work_to_receive_redeliveries_of_a_key_one_by_one_grows_linearly_with_their_number(
-    size: int,
-) -> Work:
+def test_the_work_for_redeliveries_of_a_key_received_one_by_one_grows_linearly(size: int) -> Work:
     """The server restarts the key, and each message comes in a response of its own."""
     hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
     hold.offer(first, 0.0)
@@ -106,9 +104,7 @@ def test_the_work_to_receive_redeliveries_of_a_key_one_by_one_grows_linearly_wit
 
 
 @grows_linearly
-def test_the_work_for_repeated_failures_in_one_ordering_key_grows_linearly_with_its_messages(
-    size: int,
-) -> Work:
+def test_the_work_for_repeated_failures_in_one_ordering_key_grows_linearly(size: int) -> Work:
     """Every message of the key fails once, and the others stay held, as with Google's emulator."""
     hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
     hold.offer(first, 0.0)
@@ -144,9 +140,7 @@ def test_the_work_for_redeliveries_before_the_answers_to_their_nacks_grows_linea
 
 
 @grows_linearly
-def test_the_work_to_lose_all_leases_of_an_ordering_key_grows_linearly_with_its_messages(
-    size: int,
-) -> Work:
+def test_the_work_to_lose_all_leases_of_an_ordering_key_grows_linearly(size: int) -> Work:
     """All leases end. The returns are answered one by one, and so are the messages redelivered."""
     hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
     hold.offer(first, 0.0)
@@ -163,9 +157,7 @@ def test_the_work_to_lose_all_leases_of_an_ordering_key_grows_linearly_with_its_
 
 
 @grows_linearly
-def test_the_work_for_redeliveries_of_a_key_in_reverse_order_grows_linearly_with_their_number(
-    size: int,
-) -> Work:
+def test_the_work_for_redeliveries_of_a_key_in_reverse_order_grows_linearly(size: int) -> Work:
     """Redeliveries that may be stale prove nothing, in any order."""
     hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
     hold.offer(first, 0.0)
@@ -205,9 +197,7 @@ def test_the_work_to_acknowledge_all_messages_of_a_redelivered_key_grows_linearl
 
 
 @pytest.mark.parametrize("limit", [20, 10**6])
-def test_the_work_for_failures_of_many_ordering_keys_grows_linearly_with_the_number_of_keys(
-    limit: int,
-) -> None:
+def test_the_work_for_failures_of_many_ordering_keys_grows_linearly(limit: int) -> None:
     """With and without room for all parked messages."""
 
     def prepare(size: int) -> Work:
@@ -227,7 +217,7 @@ def test_the_work_for_failures_of_many_ordering_keys_grows_linearly_with_the_num
     assert_grows_linearly(prepare)
 
 
-def test_the_work_for_failed_ordering_keys_beyond_the_limit_of_remembered_keys_grows_linearly(
+def test_the_work_for_failed_keys_above_the_limit_of_stored_keys_grows_linearly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Half of the keys hold messages and cannot be forgotten."""
@@ -270,7 +260,7 @@ def refused(ack_id: str) -> Mapping[str, AcknowledgeError]:
 
 
 @grows_linearly
-def test_the_work_for_refused_lease_extensions_grows_linearly_with_their_number(size: int) -> Work:
+def test_the_work_for_refused_lease_extensions_grows_linearly(size: int) -> Work:
     """With exactly-once delivery, each refused ack id ends one lease."""
     world = World()
     ack_ids = [str(number) for number in range(size)]
@@ -288,7 +278,7 @@ def test_the_work_for_refused_lease_extensions_grows_linearly_with_their_number(
 
 @pytest.mark.parametrize("is_refused", [False, True])
 @pytest.mark.parametrize("each", [1, 60])
-def test_the_work_for_answers_to_exactly_once_receipts_grows_linearly_with_their_number(
+def test_the_work_for_answers_to_exactly_once_receipts_grows_linearly(
     is_refused: bool, each: int
 ) -> None:
     """Of many responses or of one, answered from the last to the first."""

@@ -142,7 +142,7 @@ def test_messages_of_one_key_run_concurrently_on_an_unordered_subscription() -> 
 # ---- leases ------------------------------------------------------------------------------------
 
 
-def test_held_messages_are_returned_to_the_server_after_max_lease_duration() -> None:
+def test_messages_held_for_their_key_return_to_the_server_after_max_lease_duration() -> None:
     """Later messages of the key keep their leases and wait for the redelivery."""
     gate = Gate()
     with managed(gate, max_lease_duration=100) as running:
@@ -164,7 +164,7 @@ def test_held_messages_are_returned_to_the_server_after_max_lease_duration() -> 
         assert running.acknowledged(3) == ["1/again", "2/again", "3/again"]
 
 
-def test_an_ack_after_max_lease_duration_gets_the_servers_answer_and_counts_once(
+def test_an_ack_after_max_lease_duration_succeeds_and_is_one_ack_in_the_statistics(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The server may still accept it, and the statistics count it once."""

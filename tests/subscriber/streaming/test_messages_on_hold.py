@@ -105,7 +105,7 @@ def test_a_slow_message_of_one_ordering_key_does_not_hold_messages_of_other_keys
     assert ids(hold.offer(messages, 0.0).run) == ["1", "3", "5"]
 
 
-def test_a_shutdown_removes_all_held_messages_so_that_none_of_them_runs() -> None:
+def test_no_message_held_for_an_ordering_key_runs_after_a_shutdown() -> None:
     """The shutdown takes all held messages, and the end of a callback starts no other."""
     hold = Hold()
     first = run_one(hold, "1")
@@ -291,7 +291,7 @@ def test_a_redelivery_read_right_after_the_answer_to_an_earlier_nack_stays_held(
     assert (ids(offered.run), ids(offered.forget)) == (["0/again"], ["1/again"])
 
 
-def test_a_key_whose_failed_message_was_deleted_continues_after_returning_one_message() -> None:
+def test_a_key_whose_failed_message_was_deleted_continues_after_one_more_redelivery() -> None:
     """The key returns the next message; its second redelivery shows that the first one is gone."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
@@ -301,7 +301,7 @@ def test_a_key_whose_failed_message_was_deleted_continues_after_returning_one_me
     assert ids(hold.receive("1/third", "2/third").run) == ["1/third"]
 
 
-def test_an_ordering_key_that_gave_up_waiting_returns_a_redelivery_once_and_then_runs_it() -> None:
+def test_after_a_redelivery_wait_a_redelivery_returns_to_the_server_once_and_then_runs() -> None:
     """A server may count each return as a delivery attempt."""
     hold = Hold(max_messages=1)
     assert ids(hold.nack(run_one(hold, "1", "2")).to_return) == ["1", "2"]
@@ -333,7 +333,7 @@ def test_held_messages_between_a_failed_and_a_redelivered_one_are_returned_to_th
     assert ids(hold.receive("1/again").run) == ["1/again"]
 
 
-def test_a_failed_ordering_key_returns_its_oldest_held_message_first_and_the_rest_later() -> None:
+def test_of_messages_behind_a_failed_one_the_oldest_returns_to_the_server_first() -> None:
     """A redelivery of the oldest message would show that the failed one is gone."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -388,7 +388,7 @@ def test_the_wait_for_a_redelivery_begins_when_the_delay_of_the_nack_has_passed(
     assert hold.nacks_accepted(["0"], 600.0).due == 600.0 + FIRST_WAIT
 
 
-def test_a_new_message_of_a_failed_ordering_key_is_returned_soon_if_servers_restart_keys() -> None:
+def test_if_servers_restart_keys_a_new_message_of_a_failed_key_returns_to_the_server_soon() -> None:
     """The message is newer than a restart elsewhere, or it is redelivered with the restart."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))
@@ -561,7 +561,7 @@ def test_messages_held_behind_a_failed_one_do_not_count_towards_flow_control() -
     assert (actions.parked, actions.parked_bytes) == (-3, -3 * share)
 
 
-def test_at_the_limit_of_held_messages_the_key_that_failed_first_returns_its_own_messages() -> None:
+def test_at_the_limit_of_held_messages_those_of_the_first_failed_key_return_to_the_server() -> None:
     """Messages and bytes have one window each, as large as flow control's."""
     hold = Hold(max_messages=3)
     hold.nack(run_one(hold, "1", "2", key="first"))
@@ -574,20 +574,20 @@ def test_at_the_limit_of_held_messages_the_key_that_failed_first_returns_its_own
     assert ids(hold.receive("7", key="first").to_return) == ["7"]
 
 
-def test_held_messages_are_returned_by_the_order_of_failures_and_not_of_key_names() -> None:
+def test_held_messages_return_to_the_server_in_the_order_of_failures_not_of_key_names() -> None:
     hold = Hold(max_messages=3)
     hold.nack(run_one(hold, "1", "2", key="b"))
     assert ids(hold.nack(run_one(hold, "3", "4", key="a")).to_return) == ["1", "2"]
 
 
-def test_parked_messages_are_returned_only_if_their_bytes_exceed_the_flow_control_window() -> None:
+def test_messages_behind_a_failed_one_return_to_the_server_above_the_max_bytes() -> None:
     size = keyed("1")[0].batch.bytes_each
     hold = Hold(max_bytes=2 * size)
     assert hold.nack(run_one(hold, "1", "2")).to_return == []
     assert ids(hold.receive("3").to_return) == ["1", "2", "3"]
 
 
-def test_a_recovered_ordering_key_returns_no_messages_at_the_limit_of_parked_messages() -> None:
+def test_a_recovered_key_keeps_its_messages_when_another_key_reaches_the_limit() -> None:
     hold = Hold(max_messages=1)
     hold.nack(run_one(hold, "1", key="a"))
     hold.now += READER_DELAY

@@ -435,7 +435,7 @@ def test_a_refused_ack_request_is_halved_until_the_bad_ack_id_is_alone() -> None
     assert requests < 25
 
 
-def test_an_ack_counts_as_unanswered_until_the_server_accepts_or_refuses_it() -> None:
+def test_the_outbox_counts_an_ack_as_unanswered_until_the_server_accepts_or_refuses_it() -> None:
     """An ack counts until the server takes or refuses it, or until it is abandoned."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["good", "busy", "bad", "bad"])

@@ -38,7 +38,7 @@ def test_only_the_message_whose_exactly_once_receipt_is_refused_is_dropped() -> 
     assert (released, lost) == ([([first, third], False)], [])
 
 
-def test_a_response_whose_receipts_are_all_refused_releases_no_message() -> None:
+def test_an_exactly_once_response_with_only_refused_receipts_releases_no_message() -> None:
     """No empty response is released, and later responses are not blocked."""
     gate = ReceiptGate()
     gate.hold_messages(group("a", "b"), in_order=True)

@@ -70,7 +70,7 @@ def test_a_user_hook_that_never_returns_does_not_hold_up_the_shutdown_of_a_subsc
     gate.open()
 
 
-def test_messages_are_returned_and_the_future_resolves_if_the_scheduler_raises_on_shutdown(
+def test_a_shutdown_returns_messages_to_the_server_even_if_the_scheduler_raises(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The failure is logged, messages are returned, and the future is resolved."""

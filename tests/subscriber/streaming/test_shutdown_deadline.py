@@ -49,7 +49,7 @@ def test_all_steps_of_a_subscription_shutdown_share_one_deadline() -> None:
         ([("nack", 3.0), ("drain", 0.0)], False, 0.0),
     ],
 )
-def test_a_later_shutdown_request_can_shorten_the_shutdown_of_a_subscription_and_not_prolong_it(
+def test_a_second_shutdown_request_can_only_shorten_a_subscriptions_shutdown(
     asked: list[tuple[ShutdownMode, float | None]], drains: bool, left: float
 ) -> None:
     """The earliest time limit and the mode without waiting win."""
@@ -109,7 +109,7 @@ def test_a_draining_shutdown_stops_waiting_when_all_callbacks_have_ended(waiting
 
 
 @pytest.mark.parametrize(("timeout", "reserve"), [(5.0, 1.0), (10.0, 2.0), (100.0, 2.0)])
-def test_a_draining_shutdown_with_a_timeout_leaves_time_to_return_the_messages(
+def test_a_draining_shutdown_leaves_time_to_return_messages_to_the_server(
     waiting: Waiting, timeout: float, reserve: float
 ) -> None:
     """The wait leaves a fifth of the time, at most two seconds, to return the messages."""
@@ -123,7 +123,7 @@ def test_a_draining_shutdown_with_a_timeout_leaves_time_to_return_the_messages(
     assert waiting.terms.left(99.0) == pytest.approx(reserve - 0.1)
 
 
-def test_a_draining_shutdown_stops_waiting_for_callbacks_when_a_nack_shutdown_is_requested(
+def test_a_draining_shutdown_waits_no_more_when_a_nack_shutdown_is_requested(
     waiting: Waiting,
 ) -> None:
     """The wait may have no time limit."""

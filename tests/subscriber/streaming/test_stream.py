@@ -154,7 +154,7 @@ def test_the_pauses_between_stream_reconnects_grow_until_messages_arrive(
 
 @pytest.mark.parametrize("answers", [(), (PONG,)])
 @pytest.mark.parametrize("error", [Unavailable("down"), None])
-def test_stream_reconnects_end_with_the_last_error_after_the_configured_time_without_success(
+def test_a_stream_ends_with_its_last_error_after_the_time_limit_of_reconnects(
     error: RpcError | None, answers: tuple[pubsub.StreamingPullResponse]
 ) -> None:
     """The stream gives up at the exact second with the error of the last attempt."""
@@ -380,7 +380,7 @@ def test_a_streaming_call_that_cannot_begin_ends_the_stream_with_its_error() -> 
     assert rig.clock._wakers == []
 
 
-def test_a_closed_stream_counts_as_active_until_recv_has_returned_its_end() -> None:
+def test_a_closed_stream_is_active_until_its_reader_has_received_the_end() -> None:
     """BackgroundConsumer reads `is_active`, and only `recv` may end it."""
     rig = Rig()
     rig.stream.add_done_callback(lambda call: None)

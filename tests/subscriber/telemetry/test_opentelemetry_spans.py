@@ -154,7 +154,9 @@ def test_a_callback_span_ends_even_if_the_text_of_the_callbacks_error_is_unreada
     assert [record.name for record in caplog.records] == ["pullstream.telemetry"]
 
 
-def test_the_span_names_the_type_of_a_non_builtin_error_with_its_module(recorder: Recorder) -> None:
+def test_the_callback_span_names_the_type_of_a_non_builtin_error_with_its_module(
+    recorder: Recorder,
+) -> None:
     """Two modules may have errors with the same name."""
 
     def fail(_: Message) -> None:
@@ -199,7 +201,7 @@ def test_the_span_link_of_a_message_prefers_the_trace_attribute_of_the_official_
     assert link.context.span_id == PUBLISHER
 
 
-def test_the_span_link_has_the_trace_state_of_the_message(recorder: Recorder) -> None:
+def test_the_link_of_a_callback_span_has_the_trace_state_of_the_message(recorder: Recorder) -> None:
     """The trace state has the same prefix as the parent."""
     run(
         recorder,

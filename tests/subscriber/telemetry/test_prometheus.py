@@ -189,7 +189,9 @@ def test_the_configured_prefix_begins_every_prometheus_metric_name() -> None:
     assert page.value("shop_pubsub_acked_total") == 1
 
 
-def test_a_second_prometheus_hooks_instance_for_the_same_registry_is_refused(page: Page) -> None:
+def test_a_second_prometheus_hooks_instance_for_the_same_registry_raises_an_error(
+    page: Page,
+) -> None:
     """The first instance continues unchanged."""
     page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
     with pytest.raises(ValueError, match="Duplicated timeseries"):

@@ -55,7 +55,7 @@ def test_the_control_pipe_of_a_worker_process_delivers_reports_until_the_pipe_is
     other.close()
 
 
-def test_reports_of_a_worker_process_to_its_parent_have_the_fields_of_the_statistics() -> None:
+def test_reports_of_a_worker_process_have_the_fields_of_the_subscription_statistics() -> None:
     """The state is text."""
     report = StatisticsReport(7.0, "streaming", 1, 2, 3, 4, 5, 0.5, 0.25)
     assert report == REPORT

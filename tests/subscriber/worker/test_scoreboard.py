@@ -59,7 +59,7 @@ def test_the_counts_of_a_restarted_worker_process_include_those_before_the_resta
     assert (score.rate, score.acked, score.nacked, score.errors) == (0.0, 207, 10, 4)
 
 
-def test_the_total_of_a_worker_adds_up_the_message_counts_of_all_its_processes() -> None:
+def test_the_message_counts_of_a_worker_are_the_sums_over_all_its_processes() -> None:
     """Load and p99 are those of the worst process."""
     one = Score(1.5, 10, 1, 2, 3, 4, load=0.5, p99=0.1, restarts=1)
     other = Score(2.0, 20, 2, 0, 1, 0, load=0.2, p99=0.3, restarts=0)

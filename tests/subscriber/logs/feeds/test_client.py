@@ -152,7 +152,7 @@ def test_the_client_refuses_an_invalid_start_of_a_feed_read(
     assert server.calls == []
 
 
-def test_a_feed_read_returns_the_position_of_the_next_read_and_a_gap_in_the_records(
+def test_the_result_of_a_feed_read_has_the_next_position_and_the_gap_in_the_records(
     server: Server,
 ) -> None:
     """The position has the filter and the epoch, and it is a copy."""

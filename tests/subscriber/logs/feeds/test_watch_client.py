@@ -239,9 +239,7 @@ async def test_an_async_for_loop_over_a_watch_may_close_the_watch(
     assert stream.future.resume_token
 
 
-async def test_a_watch_does_not_count_a_frame_as_handled_that_its_async_for_loop_did_not_take() -> (
-    None
-):
+async def test_a_watch_frame_not_taken_by_the_async_for_loop_is_not_confirmed_as_handled() -> None:
     """A frame came while the loop was left. A reader that resumes by the token must get it."""
     frame_queue = FrameQueue(asyncio.get_running_loop())
     giving = asyncio.create_task(asyncio.to_thread(frame_queue.give, TopicDeleted(NEWS)))

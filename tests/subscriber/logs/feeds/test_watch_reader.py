@@ -252,7 +252,7 @@ def test_closing_a_watch_waits_for_the_running_handler_and_the_end_of_the_watch_
         assert stage.state is SubscriptionState.CLOSED
 
 
-def test_closing_a_watch_in_its_own_handler_returns_without_waiting() -> None:
+def test_closing_a_watch_in_its_own_handler_does_not_wait_for_the_end_of_the_watch() -> None:
     """The close would wait for itself."""
     here: list[WatchFuture] = []
     closed: list[bool] = []

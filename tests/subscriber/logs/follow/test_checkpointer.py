@@ -141,7 +141,7 @@ def test_a_checkpoint_file_can_store_every_64_bit_topic_epoch(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("path", ["", ":memory:", Path(":memory:")])
-def test_a_checkpoint_file_name_that_sqlite_treats_as_in_memory_is_refused(
+def test_a_follower_refuses_a_checkpoint_file_name_that_sqlite_keeps_in_memory(
     path: str | Path,
 ) -> None:
     """SQLite keeps a database of such a name in memory."""

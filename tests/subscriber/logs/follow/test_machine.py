@@ -165,7 +165,7 @@ def test_a_follower_waits_until_the_log_reaches_a_start_position_beyond_its_end(
 # ---- back to polling -----------------------------------------------------------------------------
 
 
-def test_a_follower_reads_the_records_that_are_missing_before_a_range_from_the_stream() -> None:
+def test_a_follower_reads_records_missing_before_a_streamed_range_from_the_log() -> None:
     """The buffer may have dropped the missing records."""
     machine = live_machine(head=3)
     machine.arrived(1, pushed(4, 6), 6, 1)

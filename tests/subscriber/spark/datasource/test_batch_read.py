@@ -67,7 +67,7 @@ def test_every_action_on_one_spark_batch_read_gets_the_same_rows(
     assert sorted(int(row.message_id) for row in rest) == [int(one) for one in ids[20:]]
 
 
-def test_messages_of_a_spark_batch_read_stay_in_the_backlog_until_the_user_acknowledges_them(
+def test_messages_of_a_spark_batch_read_stay_in_the_backlog_until_the_user_acks_them(
     broker: Emulator, given: Options
 ) -> None:
     """Another process gets them as well, such as the next try of a killed job."""
@@ -80,7 +80,7 @@ def test_messages_of_a_spark_batch_read_stay_in_the_backlog_until_the_user_ackno
     assert broker.backlog(SUBSCRIPTION) == 5
 
 
-def test_a_spark_batch_read_leaves_out_redeliveries_of_messages_that_it_acknowledged_before(
+def test_a_spark_batch_read_leaves_out_redeliveries_of_messages_acked_by_an_earlier_one(
     broker: Emulator, given: Options
 ) -> None:
     """The lease of such a row ended before the job was done, and another reader had it."""
@@ -164,7 +164,7 @@ def spark_that_may_plan_again(
 
 
 @pytest.mark.spark
-def test_a_data_frame_of_a_spark_batch_read_cannot_be_used_after_its_rows_were_acknowledged(
+def test_a_data_frame_of_a_spark_batch_read_cannot_be_used_after_its_rows_were_acked(
     spark_that_may_plan_again: SparkSession, broker: Emulator, tmp_path: Path
 ) -> None:
     """A new plan would have other rows, which another `ack` would lose."""

@@ -113,7 +113,7 @@ def test_rows_are_sent_with_spark_tasks_if_executors_cannot_read_the_spool_folde
     assert StreamOptions.parse(given, files_are_shared=shared).layout.inline == inline
 
 
-def test_by_default_a_spark_batch_read_has_the_limits_of_one_trigger_and_long_leases() -> None:
+def test_options_of_a_spark_batch_read_set_its_limits_and_leases_have_maximum_length() -> None:
     """The limits are those of a single trigger, and the leases have the maximum length."""
     settings = batch(maxMessages="500", maxBytes="3k", maxSeconds="2").settings
     assert settings.max_messages_per_trigger == 500
@@ -140,7 +140,7 @@ def test_the_error_for_an_unknown_spark_option_lists_the_allowed_options() -> No
 
 
 @pytest.mark.parametrize("name", ["credentials", "credentialsFile", "privateKey", "accessToken"])
-def test_google_credentials_in_spark_options_are_refused(name: str) -> None:
+def test_the_spark_data_source_refuses_google_credentials_in_its_options(name: str) -> None:
     """Options are visible in plans, logs and Spark's web page."""
     with pytest.raises(ValueError, match="Google's credentials come from the environment"):
         stream(**{name: "secret"})
@@ -181,7 +181,7 @@ def test_spark_options_of_batch_reads_are_refused_by_streaming_reads_and_vice_ve
         ("subscription", " ", "a non-empty text"),
     ],
 )
-def test_the_error_for_an_invalid_spark_option_names_the_option_its_value_and_the_valid_form(
+def test_the_error_for_an_invalid_spark_option_names_its_value_and_the_valid_form(
     name: str, text: str, form: str
 ) -> None:
     """The error gives the option, its value, and the allowed form."""
@@ -192,7 +192,7 @@ def test_the_error_for_an_invalid_spark_option_names_the_option_its_value_and_th
     assert form in str(e.value)
 
 
-def test_a_spark_option_value_out_of_range_is_refused() -> None:
+def test_the_spark_data_source_refuses_an_option_value_out_of_range() -> None:
     """The settings check their own ranges."""
     with pytest.raises(ValueError, match="between 10 and 600 seconds"):
         stream(leaseSeconds="5")

@@ -148,9 +148,7 @@ def test_a_spark_query_fails_if_an_acknowledged_batch_would_be_repeated_without_
     assert (sink.ids, sink.replays) == (ids, [])
 
 
-def test_stopping_a_spark_query_ends_its_processes_and_returns_unplanned_messages(
-    stage: Stage,
-) -> None:
+def test_stopping_a_spark_query_returns_unplanned_messages_to_the_server(stage: Stage) -> None:
     """No process, lock or unplanned message remains, and committed messages are acknowledged."""
     before = source_workers()
     sink = Sink()

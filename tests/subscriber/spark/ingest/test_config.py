@@ -74,7 +74,7 @@ def test_by_default_the_ingest_job_writes_bad_records_to_a_second_table_beside_t
         ("gs://bucket/rows", "gs://bucket//rows/bad"),
     ],
 )
-def test_the_ingest_job_refuses_to_write_bad_records_to_its_target_folder(
+def test_the_ingest_job_refuses_one_folder_as_target_and_as_bad_records_folder(
     to: str, bad_to: str
 ) -> None:
     """The two folders must differ, however they are written.
@@ -297,7 +297,7 @@ def test_the_state_folder_of_an_ingest_job_is_locked_for_one_run_at_a_time(tmp_p
         ({"partition_by": ()}, "whose partition_by is 'a', not ''"),
     ],
 )
-def test_an_ingest_state_folder_is_refused_for_another_target_table_or_partitioning(
+def test_the_ingest_job_refuses_the_state_folder_of_another_table_or_partitioning(
     tmp_path: Path, other: dict[str, Any], text: str
 ) -> None:
     """A state belongs to one table: another table or another partitioning is refused."""
@@ -413,7 +413,7 @@ def test_columns_of_an_ingest_schema_are_compared_with_the_types_of_all_nested_f
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}"])
-def test_an_unreadable_ingest_state_file_is_an_error_and_is_not_replaced(
+def test_the_ingest_job_fails_on_an_unreadable_state_file_and_does_not_replace_it(
     tmp_path: Path, content: str
 ) -> None:
     """An unreadable state file is an error and is not replaced."""

@@ -219,7 +219,7 @@ def test_the_ingest_job_does_not_acknowledge_messages_that_it_cannot_write(
         ({"format": "delta"}, IngestError, "this Spark has no Delta Lake: pip install delta-spark"),
     ],
 )
-def test_an_ingest_job_that_cannot_succeed_is_refused_before_it_writes_anything(
+def test_an_ingest_job_that_cannot_succeed_fails_before_it_writes_anything(
     ingest: Ingest,
     tmp_path: Path,
     arguments: dict[str, Any],
@@ -271,7 +271,7 @@ REASONS = {
 }
 
 
-def test_the_ingest_job_writes_undecodable_messages_to_the_bad_records_table_with_a_reason(
+def test_the_ingest_job_writes_undecodable_messages_and_the_reason_to_the_bad_records(
     spark: SparkSession,
 ) -> None:
     """Each message is either good or bad, and bad messages are stored unchanged with a reason."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_the_session_builder_returns_a_running_spark_session_unchanged_on_every_thread(
+def test_the_session_builder_reuses_a_running_spark_session_on_every_thread(
     spark: SparkSession,
 ) -> None:
     """Spark has an active session per thread. Another's session keeps its settings."""
@@ -106,7 +106,7 @@ def test_a_local_spark_session_uses_no_unix_sockets_if_the_socket_paths_are_unus
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("is_running", [False, True])
-def test_a_command_of_the_command_line_stops_the_spark_session_that_it_started(
+def test_a_pullstream_command_stops_the_spark_session_that_it_started(
     monkeypatch: pytest.MonkeyPatch, is_running: bool, fails: bool
 ) -> None:
     """The session also stops after an error, which is raised even if Java has died.

@@ -72,7 +72,9 @@ def world() -> Iterator[World]:
     one.close()
 
 
-def test_the_spark_message_buffer_returns_at_once_when_a_batch_is_full(world: World) -> None:
+def test_the_wait_for_messages_of_a_spark_batch_ends_at_once_when_the_batch_is_full(
+    world: World,
+) -> None:
     """A batch is full by messages or by bytes, and earlier messages count."""
     waiting = world.wait()
     world.bring("a", "b", "c", "d")
@@ -96,9 +98,7 @@ def test_the_linger_time_of_a_spark_batch_counts_from_its_first_message(world: W
     assert waiting.result(TIMEOUT) is True
 
 
-def test_the_linger_time_includes_the_time_of_messages_that_arrived_before_the_trigger(
-    world: World,
-) -> None:
+def test_the_linger_time_of_a_spark_batch_includes_time_before_its_trigger(world: World) -> None:
     """The messages came while Spark worked on the previous batch."""
     world.bring("a")
     world.clock.advance(10)

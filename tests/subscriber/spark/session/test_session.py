@@ -76,9 +76,7 @@ def test_a_spark_available_now_run_with_an_unreachable_server_raises(
 # ---- batches -----------------------------------------------------------------------------------
 
 
-def test_each_read_of_a_planned_batch_returns_the_same_rows_in_order_of_arrival(
-    world: World,
-) -> None:
+def test_repeated_reads_of_a_planned_spark_batch_yield_the_same_rows_in_order(world: World) -> None:
     """Each read returns the same rows in the order of arrival."""
     published = publish(world.broker, 5)
     session = world.session()
@@ -159,7 +157,7 @@ def test_rows_of_an_ingest_session_have_the_subscription_name_if_configured(worl
 
 
 @pytest.mark.parametrize("prove", [IngestSession.commit, IngestSession.latest])
-def test_an_ingest_session_acknowledges_a_batch_when_spark_commits_it_or_asks_for_the_next(
+def test_an_ingest_session_acks_a_batch_when_spark_commits_it_or_plans_the_next_one(
     world: World, prove: Callable[[IngestSession, int], object]
 ) -> None:
     """A commit is reported by `commit` or proved by the next `latest`.
@@ -181,7 +179,7 @@ def test_an_ingest_session_acknowledges_a_batch_when_spark_commits_it_or_asks_fo
     assert acked(world.broker) == set(first)
 
 
-def test_a_redelivered_uncommitted_message_makes_no_new_spark_row_and_its_newest_ack_id_is_acked(
+def test_a_redelivery_makes_no_new_spark_row_and_the_commit_acks_its_newest_ack_id(
     world: World,
 ) -> None:
     """The newest lease is acknowledged, for a message in the buffer or in a segment."""

@@ -60,9 +60,7 @@ def test_the_prefetcher_of_an_ingest_session_writes_no_incomplete_batch(world: W
     assert threads() <= before
 
 
-def test_closing_an_ingest_session_returns_prefetched_messages_that_spark_did_not_request(
-    world: World,
-) -> None:
+def test_closing_an_ingest_session_returns_prefetched_messages_to_the_server(world: World) -> None:
     """Closing the session returns them, because the engine does not know them."""
     session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=60)
     published = publish(world.broker, 4)

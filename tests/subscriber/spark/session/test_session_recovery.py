@@ -37,9 +37,7 @@ def test_a_batch_planned_by_a_killed_ingest_process_is_unchanged_in_the_next_pro
     assert len(world.broker.history.deliveries()) == 3
 
 
-def test_a_restarted_ingest_process_returns_the_messages_of_a_batch_that_was_not_planned(
-    world: World,
-) -> None:
+def test_a_restarted_ingest_process_returns_unplanned_messages_to_the_server(world: World) -> None:
     """The messages are returned at once, and the number of the batch is not used again."""
     published = publish(world.broker, 3)
     first = world.session()

@@ -67,7 +67,7 @@ def test_an_ingest_session_receives_no_more_messages_at_the_size_limit_of_its_sp
         small.latest(0)
 
 
-def test_a_missing_spool_file_of_a_planned_batch_is_an_error_unless_the_settings_allow_it(
+def test_an_ingest_session_fails_for_a_missing_spool_file_unless_settings_allow_it(
     world: World,
 ) -> None:
     """The loss is found before anything is received. If allowed, a later batch has the messages."""
@@ -121,9 +121,7 @@ def test_an_ingest_session_reopens_a_broken_stream_and_delivers_redelivered_mess
     assert sorted(rows) == sorted(published)
 
 
-def test_an_ingest_session_makes_no_second_row_for_messages_redelivered_by_a_restarted_broker(
-    world: World,
-) -> None:
+def test_messages_redelivered_by_a_restarted_broker_make_no_second_ingest_row(world: World) -> None:
     """The session recognises the redelivered messages."""
     published = publish(world.broker, 6)
     session = world.session(max_messages_per_trigger=3)
@@ -155,7 +153,7 @@ def test_two_ingest_sessions_on_one_subscription_together_get_each_message_once(
     assert sorted(rows, key=int) == published
 
 
-def test_an_ingest_session_with_exactly_once_delivery_makes_one_row_of_a_redelivered_message(
+def test_an_exactly_once_ingest_session_makes_one_row_of_a_redelivered_message(
     broker: Emulator, spool: Path
 ) -> None:
     """The session knows that a lease has ended. Its message is redelivered and counts once."""

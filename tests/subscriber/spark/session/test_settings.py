@@ -31,7 +31,7 @@ def test_a_short_subscription_name_in_ingest_settings_is_completed_with_the_proj
 
 
 @pytest.mark.parametrize("name", ["", "name", "projects/p/topics/name", "projects/p/subscriptions"])
-def test_a_short_subscription_name_without_a_project_in_ingest_settings_is_refused(
+def test_ingest_settings_refuse_a_short_subscription_name_without_a_project(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Invalid names are refused as well, and the error shows the form."""

@@ -268,7 +268,7 @@ class MixedUp(Query):
     batch=2,
     lives=[uneventful(0, 17), uneventful(1, 6), uneventful(1, 6), uneventful(0, 15)],
 )
-def test_simulated_ingest_sessions_with_two_checkpoints_acknowledge_no_uncommitted_message(
+def test_simulated_ingest_sessions_with_two_checkpoints_ack_no_uncommitted_message(
     shared_broker: Emulator, count: int, batch: int, lives: list[Life]
 ) -> None:
     """Two checkpoints use a spool in turns, and older copies are restored."""

@@ -27,7 +27,7 @@ def committed(world: World, batches: int = 1) -> None:
 # ---- messages that are never acknowledged ------------------------------------------------------
 
 
-def test_a_new_spark_checkpoint_gets_messages_planned_by_another_under_a_new_batch_number(
+def test_messages_planned_for_an_old_spark_checkpoint_get_a_new_batch_in_a_new_one(
     world: World,
 ) -> None:
     """Messages planned by another checkpoint go to the next one, under an unused number."""
@@ -46,7 +46,7 @@ def test_a_new_spark_checkpoint_gets_messages_planned_by_another_under_a_new_bat
 
 @pytest.mark.parametrize("is_planned", [False, True])
 @pytest.mark.parametrize("starts", [1, 2])
-def test_a_batch_discarded_for_a_new_spark_checkpoint_is_not_acknowledged_by_its_late_commit(
+def test_the_late_commit_of_a_spark_batch_discarded_for_a_new_checkpoint_acks_nothing(
     world: World, starts: int, is_planned: bool
 ) -> None:
     """A new checkpoint discards a batch that another one committed, and plans other messages.
@@ -69,7 +69,7 @@ def test_a_batch_discarded_for_a_new_spark_checkpoint_is_not_acknowledged_by_its
     assert acked(world.broker) == set()
 
 
-def test_a_spark_batch_discarded_for_another_checkpoint_raises_an_error_when_it_is_replayed(
+def test_replaying_a_spark_batch_discarded_for_another_checkpoint_raises_an_error(
     world: World,
 ) -> None:
     """The batch is not replayed as an empty one."""
@@ -83,7 +83,9 @@ def test_a_spark_batch_discarded_for_another_checkpoint_raises_an_error_when_it_
         world.session().segments(0, 1)
 
 
-def test_a_spark_offset_beyond_all_batches_of_the_spool_is_refused(world: World) -> None:
+def test_an_ingest_session_refuses_a_spark_offset_beyond_all_batches_of_its_spool(
+    world: World,
+) -> None:
     """An offset after the last planned one belongs to another checkpoint.
 
     Its batches are not committed.
@@ -143,7 +145,7 @@ def test_a_spool_whose_spark_checkpoint_is_lost_continues_with_a_new_checkpoint(
 # ---- a checkpoint that is behind ---------------------------------------------------------------
 
 
-def test_a_spark_checkpoint_restored_from_an_older_copy_is_refused(
+def test_an_ingest_session_refuses_a_spark_checkpoint_restored_from_an_older_copy(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A checkpoint that went back is refused.
@@ -165,7 +167,7 @@ def test_a_spark_checkpoint_restored_from_an_older_copy_is_refused(
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-def test_the_error_for_a_replayed_acknowledged_spark_batch_says_how_to_mark_it_as_committed(
+def test_the_error_for_a_replayed_acked_spark_batch_says_how_to_mark_it_as_committed(
     world: World, caplog: pytest.LogCaptureFixture, batch: int
 ) -> None:
     """The checkpoint has lost the record of the commit.

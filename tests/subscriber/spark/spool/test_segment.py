@@ -100,7 +100,7 @@ def test_rows_of_a_spool_segment_have_the_subscription_before_the_ack_id_if_conf
 
 
 @pytest.mark.parametrize("content", [b"", b"ARROW1", b"x" * 1000])
-def test_a_file_that_is_not_a_complete_spool_segment_is_refused(
+def test_the_spool_refuses_a_file_that_is_not_a_complete_segment(
     tmp_path: Path, content: bytes
 ) -> None:
     """For example, half a file is refused."""

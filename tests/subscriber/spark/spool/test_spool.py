@@ -91,7 +91,7 @@ def test_the_spool_does_not_delete_files_of_the_user_in_its_folder(tmp_path: Pat
     assert (tmp_path / "folder.tmp").is_dir()
 
 
-def test_discarding_spool_segments_after_a_number_removes_only_those_after_it(
+def test_discarding_spool_segments_after_a_number_keeps_segments_up_to_that_number(
     tmp_path: Path, spool: Spool
 ) -> None:
     """Segments before the discarded ones stay."""
@@ -217,7 +217,9 @@ def test_a_process_waits_for_the_spool_lock_of_a_process_that_is_about_to_end(
     other.close()
 
 
-def test_a_spark_spool_of_another_subscription_is_refused(tmp_path: Path, spool: Spool) -> None:
+def test_an_ingest_session_refuses_the_spool_of_another_subscription(
+    tmp_path: Path, spool: Spool
+) -> None:
     """Message ids of another subscription may be equal and mean other messages."""
     spool.close()
     other = spool_in(tmp_path, subscription="projects/p/subscriptions/two")
@@ -231,7 +233,7 @@ def test_a_spark_spool_of_another_subscription_is_refused(tmp_path: Path, spool:
     ("meta", "error"),
     [(b"{", "damaged"), (b"[]", "damaged"), (b'{"format": 1}', "damaged"), (b'{"format": 2}', "2")],
 )
-def test_a_spark_spool_written_by_an_unknown_version_is_refused(
+def test_an_ingest_session_refuses_a_spool_written_by_an_unknown_version(
     tmp_path: Path, meta: bytes, error: str
 ) -> None:
     """For example, a later version wrote it."""
