@@ -188,9 +188,7 @@ async def test_async_callbacks_run_on_the_users_event_loop_which_keeps_running_a
     assert threads == {threading.get_ident()}
 
 
-def test_closing_an_async_subscription_with_a_drain_waits_for_running_callbacks(
-    here: Stage,
-) -> None:
+def test_a_draining_close_of_an_async_subscription_waits_for_running_callbacks(here: Stage) -> None:
     """Running callbacks finish and their acks succeed. Messages that wait are returned."""
     loop_ready: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 

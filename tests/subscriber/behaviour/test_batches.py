@@ -66,9 +66,7 @@ def test_a_full_batch_of_messages_is_passed_to_the_callback_without_waiting(here
     assert len(lists.batches[3]) == 10
 
 
-def test_an_incomplete_batch_of_messages_is_passed_to_the_callback_after_max_latency(
-    here: Stage,
-) -> None:
+def test_an_incomplete_message_batch_reaches_the_callback_after_max_latency(here: Stage) -> None:
     """A list is passed on when its first message has waited `max_latency`."""
     clock, lists, events = ManualClock(), Lists(), Events()
     manager = StreamingPullManager(
@@ -94,9 +92,7 @@ def test_an_incomplete_batch_of_messages_is_passed_to_the_callback_after_max_lat
     assert manager.future.result(TIMEOUT) is True
 
 
-def test_the_messages_of_a_batch_can_be_acked_or_nacked_one_by_one_and_all_together(
-    here: Stage,
-) -> None:
+def test_messages_of_a_batch_can_be_acked_or_nacked_one_by_one_or_together(here: Stage) -> None:
     """A message that was settled singly keeps its disposition. The list settles the rest."""
     lists = Lists(ack=False)
     future = here.client.subscribe_batch(SUBSCRIPTION, lists, max_messages=4, max_latency=FOREVER)
@@ -192,9 +188,7 @@ def test_a_nack_within_a_batch_restarts_the_ordering_key_at_the_nacked_message(h
     assert [data for batch in seen[1:] for data in batch] == [b"1", *numbers(9)[3:]]
 
 
-def test_messages_of_one_ordering_key_are_passed_to_the_callback_in_full_batches(
-    here: Stage,
-) -> None:
+def test_messages_of_one_ordering_key_are_passed_to_callbacks_in_full_batches(here: Stage) -> None:
     """A single key makes lists of the maximum length."""
     lists = Lists()
     here.publish(*numbers(50), key="k")

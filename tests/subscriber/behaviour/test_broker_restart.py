@@ -32,9 +32,7 @@ def start_again(here: Stage) -> None:
     here.emulator = Emulator(clock=here.clock, port=old.port, broker=old.broker).start()
 
 
-def test_a_subscription_reconnects_to_a_restarted_broker_and_receives_new_messages(
-    here: Stage,
-) -> None:
+def test_a_subscription_receives_new_messages_from_a_restarted_broker(here: Stage) -> None:
     """Messages published meanwhile arrive. While it is away again, the close does not wait."""
     collected = Log()
     future = here.client.subscribe(SUBSCRIPTION, collected)
@@ -81,7 +79,7 @@ def test_acks_made_during_a_broker_outage_are_sent_after_its_restart(here: Stage
     eventually(lambda: here.backlog == 0)
 
 
-def test_a_subscription_paused_by_flow_control_reconnects_after_a_broker_restart(
+def test_a_subscription_paused_by_flow_control_reconnects_to_a_restarted_broker(
     here: Stage,
 ) -> None:
     """The reader notices the break when it reads again."""
@@ -97,9 +95,7 @@ def test_a_subscription_paused_by_flow_control_reconnects_after_a_broker_restart
     assert len(set(ack_ids)) == len(ack_ids)
 
 
-def test_the_messages_of_an_ordering_key_are_handled_in_order_across_a_broker_restart(
-    here: Stage,
-) -> None:
+def test_messages_of_a_key_are_handled_in_order_across_a_broker_restart(here: Stage) -> None:
     """No redelivered message runs before all earlier ones of its key were handled."""
     handled: set[int] = set()
     skipped: list[int] = []

@@ -217,9 +217,7 @@ def test_an_ack_made_just_before_its_client_is_garbage_collected_is_sent(here: S
     assert here.backlog == 0
 
 
-def test_a_running_subscription_continues_after_its_client_is_garbage_collected(
-    here: Stage,
-) -> None:
+def test_a_subscription_continues_after_its_client_is_garbage_collected(here: Stage) -> None:
     handled = threading.Event()
 
     def handle(message: Message) -> None:

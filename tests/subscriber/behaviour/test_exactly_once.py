@@ -28,9 +28,7 @@ def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
         yield here
 
 
-def test_an_unanswered_exactly_once_receipt_delays_its_callback_and_not_the_stream(
-    here: Stage,
-) -> None:
+def test_an_unanswered_exactly_once_receipt_does_not_block_the_stream_reader(here: Stage) -> None:
     """While the answers hang, responses continue to arrive, and no callback begins."""
     events, log = Events(), Log()
     with here.faults.drop("ModifyAckDeadline") as held:

@@ -65,9 +65,7 @@ def test_at_exit_an_unclosed_client_sends_acks_and_returns_messages_to_the_serve
     assert here.free() == [b"keep"] * 5
 
 
-def test_a_message_callback_that_never_ends_does_not_block_the_exit_of_the_program(
-    here: Stage,
-) -> None:
+def test_a_message_callback_that_never_ends_does_not_block_the_program_exit(here: Stage) -> None:
     """The message of the callback is also returned."""
     running = program(
         here,
@@ -81,9 +79,7 @@ def test_a_message_callback_that_never_ends_does_not_block_the_exit_of_the_progr
     assert len(here.free()) == 25
 
 
-def test_ctrl_c_during_the_wait_for_a_subscription_future_ends_the_program_cleanly(
-    here: Stage,
-) -> None:
+def test_ctrl_c_in_the_wait_for_a_subscription_future_ends_the_program(here: Stage) -> None:
     """The program gets the exception and closes, and nothing else is printed."""
     running = program(
         here,
@@ -100,9 +96,7 @@ def test_ctrl_c_during_the_wait_for_a_subscription_future_ends_the_program_clean
     assert here.free() == [b"keep"] * 5
 
 
-def test_ctrl_c_in_a_client_with_block_returns_unsettled_messages_to_the_server(
-    here: Stage,
-) -> None:
+def test_ctrl_c_in_a_client_with_block_returns_messages_to_the_server(here: Stage) -> None:
     """The traceback is the program's own, and its unsettled messages are returned."""
     running = program(
         here,

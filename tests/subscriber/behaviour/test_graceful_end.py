@@ -55,9 +55,7 @@ def test_a_graceful_end_of_a_subscription_returns_unsettled_messages_to_the_serv
     eventually(lambda: world.broker.inspect(leases) == 0)
 
 
-def test_a_graceful_end_of_an_async_subscription_returns_messages_to_the_server(
-    world: World,
-) -> None:
+def test_gracefully_ending_an_async_subscription_nacks_its_unsettled_messages(world: World) -> None:
     """The client's callbacks are coroutines, which are cancelled."""
 
     async def work() -> None:

@@ -245,7 +245,7 @@ def test_a_connection_to_a_slow_server_is_kept_if_the_server_answers_the_connect
         assert publisher._rpcs.channel is channel
 
 
-def test_a_half_open_channel_that_the_user_passed_to_the_client_is_never_replaced(
+def test_a_half_open_channel_passed_to_the_client_by_the_user_is_never_replaced(
     world: World,
 ) -> None:
     """Only the user can close it."""

@@ -85,9 +85,7 @@ def test_the_length_of_lease_extensions_follows_the_measured_duration_of_callbac
     finish(here, gate)
 
 
-def test_lease_extensions_are_short_until_callback_durations_have_been_measured(
-    here: Stage,
-) -> None:
+def test_lease_extensions_are_short_until_callback_durations_are_measured(here: Stage) -> None:
     """Without measurements leases are short: the first ends at 48 seconds, then one every 8."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,))
@@ -349,9 +347,7 @@ def test_the_server_redelivers_a_message_of_a_stuck_callback_after_max_lease_dur
     assert manager.future.result(TIMEOUT) is True
 
 
-def test_a_dropped_message_is_redelivered_by_the_server_after_its_lease_has_ended(
-    here: Stage,
-) -> None:
+def test_a_dropped_message_is_redelivered_when_its_lease_has_ended(here: Stage) -> None:
     """Nothing extends the lease."""
     dropped = threading.Event()
 
@@ -397,9 +393,7 @@ def test_an_ack_deadline_set_by_the_user_holds_until_the_next_automatic_lease_ex
     assert manager.future.result(TIMEOUT) is True
 
 
-def test_leases_adopted_from_another_client_are_extended_until_messages_are_settled(
-    here: Stage,
-) -> None:
+def test_leases_adopted_from_another_client_are_extended_until_settlement(here: Stage) -> None:
     """Leases of another client are extended here, and acknowledged or returned at the end."""
     here.publish(b"a", b"b")
     pulled = here.other.pull(subscription=SUBSCRIPTION, max_messages=2).received_messages

@@ -77,7 +77,7 @@ def test_the_table_of_ack_statuses_lists_every_grpc_status_code() -> None:
 
 @pytest.mark.parametrize("rich", [False, True], ids=["bare", "rich"])
 @pytest.mark.parametrize("code", MEANING)
-def test_an_ack_that_fails_with_any_grpc_error_code_does_not_count_as_successful(
+def test_no_grpc_error_code_lets_the_future_of_an_ack_report_success(
     here: Stage, code: grpc.StatusCode, rich: bool
 ) -> None:
     """No error code counts as success.

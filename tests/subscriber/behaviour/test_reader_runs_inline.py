@@ -105,9 +105,7 @@ def test_another_thread_reads_the_stream_while_its_reader_thread_runs_a_slow_cal
     assert brisk.future.running()
 
 
-def test_messages_of_an_ordering_key_run_in_order_when_the_reader_thread_is_replaced(
-    brisk: Brisk,
-) -> None:
+def test_messages_of_a_key_run_in_order_if_the_reader_thread_is_replaced(brisk: Brisk) -> None:
     """The next reader's messages of the key wait for the callback in the first reader."""
     brisk.hold_up()
     numbers = [b"%d" % number for number in range(100)]

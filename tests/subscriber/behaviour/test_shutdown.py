@@ -92,9 +92,7 @@ def test_closing_a_subscription_without_messages_takes_no_time(
     close_in_time(future, 0.0 if mode == "nack" else 10.0, mode)
 
 
-def test_a_draining_close_returns_waiting_messages_to_the_server_before_callbacks_end(
-    here: Stage,
-) -> None:
+def test_a_draining_close_nacks_waiting_messages_before_running_callbacks_end(here: Stage) -> None:
     """Messages that wait for a worker or behind their key are free while callbacks still run."""
     acking = Acking()
     future = here.client.subscribe(SUBSCRIPTION, acking.gate, max_workers=2)
@@ -152,9 +150,7 @@ def test_a_draining_close_returns_running_messages_to_the_server_at_its_time_lim
     assert AcknowledgeStatus.SUCCESS not in acking.statuses(2)
 
 
-def test_a_draining_close_returns_messages_left_unsettled_by_callbacks_to_the_server(
-    here: Stage,
-) -> None:
+def test_a_draining_close_nacks_messages_that_their_callbacks_left_unsettled(here: Stage) -> None:
     """The callbacks have ended without a disposition, so there is nothing to wait for."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
@@ -216,9 +212,7 @@ def test_a_server_that_never_answers_does_not_delay_a_close_beyond_its_time_limi
             assert AcknowledgeStatus.SUCCESS not in acking.statuses(3)
 
 
-def test_a_second_close_of_a_subscription_can_shorten_its_shutdown_and_not_prolong_it(
-    here: Stage,
-) -> None:
+def test_a_second_close_of_a_subscription_can_only_shorten_its_shutdown(here: Stage) -> None:
     """`close(mode="nack")` shortens a patient drain, and a later drain does not prolong it."""
     acking = Acking()
     future = here.client.subscribe(SUBSCRIPTION, acking.gate)
@@ -267,9 +261,7 @@ def test_a_message_callback_may_close_its_own_subscription_without_a_deadlock(
     assert here.backlog == 0
 
 
-def test_concurrent_and_repeated_closes_of_a_subscription_wait_for_one_shutdown(
-    here: Stage,
-) -> None:
+def test_concurrent_and_repeated_closes_of_a_subscription_await_one_shutdown(here: Stage) -> None:
     """Concurrent closes in both modes, with and without time limits, share one end."""
     events, log = Events(), Log()
     future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)

@@ -99,9 +99,7 @@ def test_the_backup_command_overwrites_no_existing_file(tmp_path: Path) -> None:
     assert "exists and is not an empty folder" in error
 
 
-def test_the_backup_command_fails_for_a_broker_that_keeps_its_data_in_memory(
-    tmp_path: Path,
-) -> None:
+def test_the_backup_command_fails_for_a_broker_that_keeps_data_in_memory(tmp_path: Path) -> None:
     """The target is not created."""
     with Emulator(rest=True) as emulator:
         result = backup(emulator, tmp_path / "copy")

@@ -8,9 +8,7 @@ from pullstream_emulator import Emulator
 from tests.subscriber.command_line import pullstream
 
 
-def test_the_faults_command_adds_lists_and_clears_the_faults_of_a_broker(
-    emulator: Emulator,
-) -> None:
+def test_the_faults_command_adds_lists_and_clears_faults_of_a_broker(emulator: Emulator) -> None:
     """`clear` takes the ids that `add` prints, or removes all faults."""
     ids = [pullstream("faults", "add", f"drop:Pull:times={n}").lines[0] for n in (1, 2, 3)]
     assert [fault.scope.times for fault in emulator.faults.active] == [1, 2, 3]

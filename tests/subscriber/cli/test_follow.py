@@ -35,9 +35,7 @@ def until_caught_up(*options: str) -> list[str]:
     return result.lines
 
 
-def test_the_follow_command_continues_after_the_last_record_of_its_previous_run(
-    tmp_path: Path,
-) -> None:
+def test_the_follow_command_continues_after_the_last_record_of_the_last_run(tmp_path: Path) -> None:
     """Positions are in a file, under the topic's name or another."""
     file = str(tmp_path / "positions.db")
     assert until_caught_up("--checkpoint", file) == ["one", "two"]

@@ -46,9 +46,7 @@ def test_the_listen_command_prints_new_messages_of_a_topic(broker: Emulator) -> 
     assert (result.code, result.stdout, result.stderr) == (0, b"one\ntwo\n", "listening\n")
 
 
-def test_the_listen_command_prints_only_messages_of_the_given_ordering_keys(
-    broker: Emulator,
-) -> None:
+def test_the_listen_command_prints_only_messages_of_given_ordering_keys(broker: Emulator) -> None:
     """Any number of keys may be given, and `--json` prints an object for each message."""
 
     def publish() -> None:

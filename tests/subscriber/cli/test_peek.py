@@ -43,9 +43,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
         yield emulator
 
 
-def test_the_peek_command_leases_no_message_and_counts_no_delivery_attempt(
-    broker: Emulator,
-) -> None:
+def test_the_peek_command_leases_no_message_and_adds_no_delivery_attempt(broker: Emulator) -> None:
     """No message is leased, and no delivery is counted, however often the command runs."""
     broker.publish(TOPIC, "one", ordering_key="k", origin="web")
     broker.publish(TOPIC, "two", ordering_key="k")

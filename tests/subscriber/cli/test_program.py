@@ -160,9 +160,7 @@ def test_the_pullstream_program_without_its_cli_extra_prints_what_to_install(
     assert capsys.readouterr().err == line
 
 
-def test_a_failed_pullstream_command_prints_one_error_line_and_exits_with_1(
-    broker: Emulator,
-) -> None:
+def test_a_failed_command_prints_one_error_line_and_exits_with_code_1(broker: Emulator) -> None:
     """The line has the status and the server's text."""
     result = pullstream("topics", "describe", "orders")
     assert result.code == 1

@@ -86,9 +86,7 @@ def test_a_stopped_command_processes_no_further_message() -> None:
     assert not progress.begin()
 
 
-def test_a_waiting_command_is_interrupted_by_a_signal_that_another_thread_receives(
-    run: Run,
-) -> None:
+def test_a_waiting_command_is_interrupted_by_a_signal_to_another_thread(run: Run) -> None:
     """Another thread gets the signal, so the waiting main thread is not woken.
 
     The same happens when a signal comes between the main thread's last look and its sleep.

@@ -55,18 +55,14 @@ def test_the_redrive_command_publishes_dead_letters_to_their_source_topics_in_or
     assert emulator.backlog(BILLING) == 3
 
 
-def test_the_redrive_command_publishes_all_dead_letters_to_the_given_topic(
-    emulator: Emulator,
-) -> None:
+def test_the_redrive_command_publishes_dead_letters_to_the_given_topic(emulator: Emulator) -> None:
     """Messages without a source are published, too."""
     assert redrive("--to", "orders") == (0, [], "moved 4\n")
     assert emulator.backlog(DEAD_LETTERS) == 0
     assert redrive("--to", "orders") == (0, [], "no messages\n")
 
 
-def test_the_redrive_command_with_a_filter_moves_only_the_matching_messages(
-    emulator: Emulator,
-) -> None:
+def test_the_redrive_command_with_a_filter_moves_only_matching_messages(emulator: Emulator) -> None:
     """The others stay, and their delivery is not counted as an attempt."""
     expression = 'attributes.pullstream_reject_reason = "price"'
     assert redrive("--filter", expression) == (0, [], "moved 2, 2 not matching\n")

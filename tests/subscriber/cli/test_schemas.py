@@ -27,9 +27,7 @@ def definition(folder: Path, *fields: str) -> str:
     return str(path)
 
 
-def test_the_schemas_command_commits_rolls_back_and_deletes_schema_revisions(
-    tmp_path: Path,
-) -> None:
+def test_the_schemas_command_commits_rolls_back_and_deletes_revisions(tmp_path: Path) -> None:
     """Each revision has an id, which a name may end with."""
     first, second = definition(tmp_path, "id"), definition(tmp_path, "id", "cents")
     avro = ("--type", "avro", "--file")

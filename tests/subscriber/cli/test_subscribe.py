@@ -90,9 +90,7 @@ def test_the_subscribe_command_nacks_a_message_whose_executed_command_fails(
     assert broker.backlog(SUBSCRIPTION) == 1
 
 
-def test_the_subscribe_command_with_two_workers_executes_two_commands_at_a_time(
-    tmp_path: Path,
-) -> None:
+def test_the_subscribe_command_with_two_workers_runs_two_commands_at_a_time(tmp_path: Path) -> None:
     """Each of the two commands waits for the other at a named pipe."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -182,9 +182,7 @@ def test_fetched_messages_that_an_ack_error_does_not_name_are_retried(server: Se
 # ---- one by one ----------------------------------------------------------------------------------
 
 
-def test_an_ack_or_nack_of_a_single_fetched_message_is_sent_in_the_background(
-    server: Server,
-) -> None:
+def test_an_ack_or_nack_of_one_fetched_message_is_sent_in_the_background(server: Server) -> None:
     """The future of `..._with_response` gets the server's answer."""
     a, b, c = server.client.fetch(NAME, 3)
     a.ack()
@@ -319,9 +317,7 @@ def test_a_short_with_block_of_a_fetch_sends_no_lease_extension(server: Server) 
 
 
 @pytest.mark.usefixtures("no_extension")
-def test_closing_a_client_nacks_the_messages_of_an_open_with_block_of_a_fetch(
-    server: Server,
-) -> None:
+def test_closing_a_client_nacks_messages_of_an_open_with_block_of_a_fetch(server: Server) -> None:
     """Nothing could settle the messages afterwards. The block ends as its own code does."""
     with server.client.fetch(NAME, 3) as messages:
         messages[0].ack_with_response().result(TIMEOUT)

@@ -621,9 +621,7 @@ def test_with_behavior_error_a_publish_at_the_flow_control_limit_fails_its_futur
     assert publisher.publish(TOPIC, b"x").result(10)
 
 
-def test_a_publish_blocked_by_flow_control_raises_when_the_publisher_is_closed(
-    server: Server,
-) -> None:
+def test_a_publish_blocked_by_flow_control_raises_if_the_publisher_closes(server: Server) -> None:
     """The publish raises PublisherClosed and does not wait for ever."""
     server.gate.clear()
     publisher = server.connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.BLOCK))
@@ -795,9 +793,7 @@ def test_closing_the_publisher_sends_all_messages_and_later_publishes_are_refuse
     publisher.close()
 
 
-def test_stopping_the_publisher_sends_all_messages_without_waiting_for_answers(
-    server: Server,
-) -> None:
+def test_stopping_the_publisher_sends_all_messages_and_awaits_no_answers(server: Server) -> None:
     """A second stop is an error, as in the official client."""
     server.gate.clear()
     publisher = server.connect(BatchSettings(max_latency=FOR_EVER))
@@ -934,9 +930,7 @@ class Recorder(PublisherHooks):
         self.events.append(("request", messages, size > 0, seconds >= 0, error and str(error)))
 
 
-def test_publisher_hooks_are_called_for_every_publish_attempt_and_batch_result(
-    server: Server,
-) -> None:
+def test_publisher_hooks_are_called_for_each_publish_attempt_and_result(server: Server) -> None:
     """Each attempt is a request; each batch has one result."""
     recorder = Recorder()
     publisher = server.connect(hooks=recorder)
@@ -957,9 +951,7 @@ def test_publisher_hooks_are_called_for_every_publish_attempt_and_batch_result(
     )
 
 
-def test_the_publisher_refuses_hooks_that_are_no_instance_of_publisher_hooks(
-    server: Server,
-) -> None:
+def test_the_publisher_refuses_hooks_of_another_class_than_publisher_hooks(server: Server) -> None:
     """The error names the class."""
     with pytest.raises(TypeError, match="it must be a PublisherHooks object or a list of them"):
         server.connect(hooks=pullstream.Hooks())

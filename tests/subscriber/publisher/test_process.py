@@ -122,9 +122,7 @@ may_fork = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:
 
 @forks
 @may_fork
-def test_publishes_that_wait_for_flow_control_fail_in_a_forked_child_process(
-    server: Server,
-) -> None:
+def test_publishes_that_wait_for_flow_control_fail_in_a_forked_child(server: Server) -> None:
     """The messages wait for room, and the child gets no answer that makes room."""
     publisher = limited_client(server, batches=BatchSettings(max_latency=60))
     first = publisher.publish(TOPIC, b"x")

@@ -190,9 +190,7 @@ def test_a_client_refuses_a_token_without_tls_for_a_server_on_another_machine(
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:1", "http://127.0.0.1:1", "[::1]:1"])
-def test_a_client_accepts_a_token_without_tls_for_a_server_on_the_local_machine(
-    endpoint: str,
-) -> None:
+def test_a_client_accepts_a_token_without_tls_for_a_server_on_this_machine(endpoint: str) -> None:
     """No other machine can read it there."""
     assert access(endpoint=endpoint, token="t") == ServerAccess(
         plain(endpoint.removeprefix("http://")), token="t"

@@ -104,9 +104,7 @@ def test_a_duration_field_of_a_request_accepts_text_such_as_10s(text: str, secon
         ("2026-01-02T03:04:05.123456789Z", 123456789),
     ],
 )
-def test_a_timestamp_field_of_a_request_accepts_text_in_rfc_3339_format(
-    text: str, nanos: int
-) -> None:
+def test_a_timestamp_field_of_a_request_accepts_rfc_3339_text(text: str, nanos: int) -> None:
     """RFC 3339, as in the official client, also in the items of a list."""
     moment = build_request(pubsub.SeekRequest, None, {"subscription": "s", "time": text}).time
     assert (moment.seconds, moment.nanos) == (1767323045, nanos)

@@ -81,9 +81,7 @@ def test_coroutine_functions_are_recognized_in_all_forms_such_as_partials_and_me
         "no function",
     ],
 )
-def test_plain_functions_and_classes_are_not_taken_for_coroutine_functions(
-    callback: object,
-) -> None:
+def test_functions_and_classes_are_not_taken_for_coroutine_functions(callback: object) -> None:
     assert not is_coroutine_function(callback)
 
 

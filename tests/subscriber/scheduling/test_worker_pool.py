@@ -172,9 +172,7 @@ def test_adding_much_work_to_a_pool_wakes_one_worker_which_wakes_the_next_worker
 
 
 @pytest.mark.parametrize("asleep", [False, True])
-def test_a_worker_pool_runs_as_many_pieces_of_work_at_a_time_as_it_has_workers(
-    asleep: bool,
-) -> None:
+def test_a_worker_pool_runs_as_many_pieces_of_work_at_once_as_it_has_workers(asleep: bool) -> None:
     """The barrier opens ten times for ten threads, with new threads and with sleeping ones."""
     together, done = threading.Barrier(10), threading.Semaphore(0)
 
@@ -368,9 +366,7 @@ def test_one_slow_measurement_among_fast_ones_does_not_classify_callbacks_as_slo
         assert pool._pace.average > FAST_CALLBACK
 
 
-def test_a_slow_callback_among_fast_ones_makes_the_pool_use_its_other_workers(
-    watch: Watched,
-) -> None:
+def test_a_slow_callback_among_fast_ones_makes_a_pool_use_other_workers(watch: Watched) -> None:
     """Help comes at the second check without progress. From then on each worker wakes the next."""
     slow = Slow()
     with brisk_pool(5) as pool:
@@ -420,9 +416,7 @@ def test_a_worker_pool_without_work_for_several_checks_ends_its_stall_monitoring
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_no_work_is_lost_when_several_threads_add_it_while_workers_fall_asleep(
-    workers: int,
-) -> None:
+def test_no_work_is_lost_if_several_threads_add_it_while_workers_fall_asleep(workers: int) -> None:
     """Each round has little work, so that workers go to sleep and are woken in every round."""
     with pool_of(workers) as pool:
         load = Load(pool)

@@ -138,9 +138,7 @@ def test_work_added_by_a_reader_thread_that_must_not_block_runs_on_workers(calle
     assert caller.thread not in note.threads
 
 
-def test_work_added_by_a_thread_other_than_the_reader_thread_runs_on_workers(
-    caller: Caller,
-) -> None:
+def test_work_added_by_threads_other_than_the_reader_runs_on_workers(caller: Caller) -> None:
     """The workers run work that another thread adds."""
     note = Noted()
     caller.pool.add(note, [None])
@@ -237,9 +235,7 @@ def test_with_several_busy_pools_a_blocked_reader_thread_is_replaced_after_three
     slow.release.set()
 
 
-def test_a_worker_pool_with_one_worker_runs_no_callback_on_the_reader_thread(
-    caller: Caller,
-) -> None:
+def test_a_worker_pool_with_one_worker_runs_no_callback_on_a_reader_thread(caller: Caller) -> None:
     """With one worker, callbacks may rely on running in a single thread."""
     with pool_of(1) as pool:
         assert not pool.admit(caller)
@@ -346,9 +342,7 @@ def test_a_callback_on_the_reader_thread_counts_towards_the_limit_of_concurrent_
     eventually(lambda: sleeping(caller.pool))
 
 
-def test_waiting_work_begins_when_a_replaced_reader_thread_ends_its_callback(
-    caller: Caller,
-) -> None:
+def test_waiting_work_begins_when_a_replaced_reader_thread_ends_a_callback(caller: Caller) -> None:
     """Work that waited because of the relieved caller begins when it leaves."""
     first, others = occupy(caller), Slow()
     caller.pool.check()
@@ -423,9 +417,7 @@ def test_a_reader_thread_that_begins_a_callback_as_monitoring_ends_is_still_repl
     slow.release.set()
 
 
-def test_joining_a_closed_worker_pool_waits_for_a_callback_on_the_reader_thread(
-    caller: Caller,
-) -> None:
+def test_joining_a_closed_pool_waits_for_a_callback_on_the_reader_thread(caller: Caller) -> None:
     """The pool returns the work that it has not begun."""
     slow, here = Slow(), queue.SimpleQueue[bool]()
 

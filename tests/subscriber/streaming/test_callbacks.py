@@ -320,7 +320,7 @@ def test_the_log_of_a_callback_error_says_whether_the_message_is_nacked(
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("key", ["", "k"])
-def test_a_callback_does_not_begin_for_a_message_whose_lease_has_ended(
+def test_a_message_whose_lease_has_ended_is_not_passed_to_its_callback(
     is_async: bool, key: str
 ) -> None:
     """The process was stopped for longer than the lease. The message is delivered again."""

@@ -123,9 +123,7 @@ def test_the_work_for_repeated_failures_in_one_ordering_key_grows_linearly(size:
 
 
 @grows_linearly
-def test_the_work_for_redeliveries_before_the_answers_to_their_nacks_grows_linearly(
-    size: int,
-) -> Work:
+def test_the_work_for_redeliveries_before_their_nack_answers_grows_linearly(size: int) -> Work:
     """A redelivery proves nothing then, and stays cheap."""
     hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
     hold.offer(first, 0.0)
@@ -174,9 +172,7 @@ def test_the_work_for_redeliveries_of_a_key_in_reverse_order_grows_linearly(size
 
 
 @grows_linearly
-def test_the_work_to_acknowledge_all_messages_of_a_redelivered_key_grows_linearly(
-    size: int,
-) -> Work:
+def test_the_work_to_ack_all_messages_of_a_redelivered_key_grows_linearly(size: int) -> Work:
     """The held messages run one after the other, alone or in lists."""
     hold, first = a_key(), deliveries(size)
     hold.offer(first, 0.0)
@@ -239,9 +235,7 @@ def test_the_work_for_failed_keys_above_the_limit_of_stored_keys_grows_linearly(
 
 
 @grows_linearly
-def test_the_work_to_end_the_redelivery_waits_of_many_ordering_keys_grows_linearly(
-    size: int,
-) -> Work:
+def test_the_work_to_end_redelivery_waits_of_many_ordering_keys_grows_linearly(size: int) -> Work:
     """All end, and each key returns its messages."""
     hold = a_key()
     for number in range(size):

@@ -64,9 +64,7 @@ def test_the_heartbeater_pings_an_open_stream_at_once_and_every_30_seconds(
     assert watched.done.empty()
 
 
-def test_a_stream_without_answers_to_pings_is_reported_as_silent_only_once(
-    watched: Watched,
-) -> None:
+def test_a_stream_without_ping_answers_is_reported_as_silent_only_once(watched: Watched) -> None:
     """After the report there is no stream until another one opens."""
     assert watched.next_after(PING_EVERY) == "ping"
     assert watched.next_after(PONG_WITHIN) == "silence"
@@ -75,7 +73,7 @@ def test_a_stream_without_answers_to_pings_is_reported_as_silent_only_once(
     assert watched.done.empty()
 
 
-def test_the_heartbeater_reports_no_silence_while_the_stream_delivers_messages(
+def test_the_heartbeater_reports_no_silence_if_the_stream_delivers_messages(
     watched: Watched,
 ) -> None:
     """Messages count without waking the heartbeater."""

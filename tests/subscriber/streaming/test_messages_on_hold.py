@@ -346,7 +346,7 @@ def test_of_messages_behind_a_failed_one_the_oldest_returns_to_the_server_first(
     assert ids(hold.receive("4").to_return) == ["4"]
 
 
-def test_all_held_messages_of_a_key_run_if_the_server_redelivers_only_the_returned_one() -> None:
+def test_held_messages_run_after_the_redelivery_of_the_one_returned_to_the_server() -> None:
     """The others keep their first delivery after the oldest one has been redelivered."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -509,7 +509,7 @@ def test_a_redelivery_during_the_callback_is_acked_when_the_running_delivery_is_
 # ---- lists ---------------------------------------------------------------------------------------
 
 
-def test_held_messages_of_an_ordering_key_join_the_batch_of_its_first_message() -> None:
+def test_messages_held_behind_one_of_their_key_join_the_batch_of_that_message() -> None:
     """The list takes as many messages as it has room for."""
     hold = Hold()
     first = run_one(hold, "1", "2", "3")

@@ -229,9 +229,7 @@ def test_reading_the_trace_context_of_a_message_adds_no_attribute_to_the_message
     assert dict(one.attributes) == {"currency": "EUR"}
 
 
-def test_the_callback_of_a_batch_has_one_span_with_a_link_for_each_message(
-    recorder: Recorder,
-) -> None:
+def test_a_batch_callback_has_one_span_with_a_link_for_each_message(recorder: Recorder) -> None:
     """A link has the id of its message.
 
     Messages without a context have none. Events count dispositions.

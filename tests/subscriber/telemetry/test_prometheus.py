@@ -98,9 +98,7 @@ def test_prometheus_exports_the_current_subscription_state_as_1_and_all_other_st
     assert values == [0, 1, 0, 0, 0]
 
 
-def test_prometheus_exports_three_latency_quantiles_of_a_subscription_in_seconds(
-    page: Page,
-) -> None:
+def test_prometheus_exports_three_latency_quantiles_of_subscriptions_in_seconds(page: Page) -> None:
     """The quantiles are in seconds, as in the statistics."""
     page.hooks.subscribed(SUBSCRIPTION, Source(latency=Latency(0.1, 0.2, 0.3)))
     values = [page.value("pullstream_latency_seconds", quantile=q) for q in ("0.5", "0.9", "0.99")]
@@ -122,9 +120,7 @@ def test_prometheus_exports_counters_but_no_gauges_of_an_ended_subscription(page
     assert page.value("pullstream_leased") == 4
 
 
-def test_one_prometheus_hooks_instance_exports_the_metrics_of_many_subscriptions(
-    page: Page,
-) -> None:
+def test_one_prometheus_hooks_instance_exports_metrics_of_many_subscriptions(page: Page) -> None:
     """The full names distinguish the subscriptions."""
     page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
     page.hooks.subscribed(OTHER, Source(acked=2))
@@ -168,9 +164,7 @@ def test_prometheus_counts_the_callback_of_a_batch_of_messages_as_one_callback(p
     assert page.value("pullstream_callback_seconds_count") == 1
 
 
-def test_prometheus_records_request_durations_by_kind_of_request_and_status_code(
-    page: Page,
-) -> None:
+def test_prometheus_records_request_durations_by_request_kind_and_status_code(page: Page) -> None:
     """A failure has the name of its gRPC status code, and success is OK."""
     page.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.25, None)
     page.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.5, None)

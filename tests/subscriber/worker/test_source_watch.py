@@ -75,7 +75,7 @@ def test_a_source_file_watch_reports_changes_in_paths_that_were_added_later(tmp_
     assert (write(module, "x = 1"), None) == (watch.changed(), watch.changed())
 
 
-def test_adding_a_path_to_a_source_file_watch_hides_no_change_in_other_paths(
+def test_adding_a_path_to_a_source_file_watch_hides_no_change_of_other_files(
     tmp_path: Path,
 ) -> None:
     """Changes in files that were watched before are still reported."""

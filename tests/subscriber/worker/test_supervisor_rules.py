@@ -55,9 +55,7 @@ def test_the_worker_supervisor_starts_the_requested_number_of_processes() -> Non
 
 
 @pytest.mark.parametrize("code", [0, 3, -signal.SIGKILL])
-def test_the_worker_supervisor_restarts_an_unexpectedly_ended_process_after_a_pause(
-    code: int,
-) -> None:
+def test_the_worker_supervisor_restarts_a_crashed_process_after_a_pause(code: int) -> None:
     """The exit code does not matter, and the other processes continue."""
     rules = supervision()
     assert rules.ended(1, code, 10.0) == []

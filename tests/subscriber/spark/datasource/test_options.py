@@ -113,7 +113,7 @@ def test_rows_are_sent_with_spark_tasks_if_executors_cannot_read_the_spool_folde
     assert StreamOptions.parse(given, files_are_shared=shared).layout.inline == inline
 
 
-def test_options_of_a_spark_batch_read_set_its_limits_and_leases_have_maximum_length() -> None:
+def test_options_of_a_spark_batch_read_set_its_limits_of_messages_bytes_and_time() -> None:
     """The limits are those of a single trigger, and the leases have the maximum length."""
     settings = batch(maxMessages="500", maxBytes="3k", maxSeconds="2").settings
     assert settings.max_messages_per_trigger == 500

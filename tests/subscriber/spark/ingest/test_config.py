@@ -365,9 +365,7 @@ def test_an_ingest_batch_not_yet_in_the_table_may_be_decoded_with_other_settings
 
 
 @pytest.mark.parametrize("to", ["/data/rows/", "/data//rows", "file:///data/rows"])
-def test_an_ingest_job_accepts_its_state_after_another_spelling_of_its_target_folder(
-    to: str,
-) -> None:
+def test_an_ingest_job_accepts_its_state_for_another_spelling_of_its_target(to: str) -> None:
     """A trailing slash or another spelling of a folder does not change the job's identity."""
     assert job(to=to).identity == job().identity
     assert job(to="gs://b/rows/", state="/s").identity == job(to="gs://b/rows", state="/s").identity

@@ -86,9 +86,7 @@ def test_local_spark_without_a_suitable_java_raises_an_error_with_the_versions_f
     assert "pullstream[spark]" in str(caught.value)
 
 
-def test_the_users_java_options_override_those_of_a_local_spark_session(
-    spark: SparkSession,
-) -> None:
+def test_java_options_of_the_user_override_those_of_a_local_session(spark: SparkSession) -> None:
     """The user's options come last and override ours."""
     runtime = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()  # type: ignore[union-attr]
     arguments = list(runtime.getInputArguments())

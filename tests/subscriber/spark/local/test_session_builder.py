@@ -68,9 +68,7 @@ def test_the_master_of_the_running_spark_context_decides_whether_executors_count
     session.dataSource.register.assert_called_once_with(source)
 
 
-def test_a_local_spark_session_uses_unix_sockets_for_its_python_workers(
-    spark: SparkSession,
-) -> None:
+def test_a_local_spark_session_uses_unix_sockets_for_python_workers(spark: SparkSession) -> None:
     """With TCP each task waits for 40 ms. Only this user may access the sockets' folder."""
     folder = Path(spark.conf.get("spark.python.unix.domain.socket.dir") or "")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

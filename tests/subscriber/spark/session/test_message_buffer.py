@@ -118,9 +118,7 @@ def test_messages_left_by_a_full_spark_batch_begin_their_linger_time_with_the_ne
     assert world.buffer.cut(2, 4, 100)[1]
 
 
-def test_the_spark_prefetcher_waits_for_a_full_batch_or_the_end_of_the_session(
-    world: World,
-) -> None:
+def test_the_spark_prefetcher_waits_for_a_full_batch_or_the_sessions_end(world: World) -> None:
     """The prefetcher waits until the batch is full, or until the wait or subscription ends."""
     is_over = threading.Event()
 
@@ -146,7 +144,7 @@ def test_the_spark_prefetcher_waits_for_a_full_batch_or_the_end_of_the_session(
         assert waiting.result(TIMEOUT) is False
 
 
-def test_the_spark_message_buffer_waits_for_a_first_message_only_for_the_idle_time(
+def test_the_wait_for_the_first_message_of_a_spark_batch_ends_after_the_idle_time(
     world: World,
 ) -> None:
     """The idle time counts from the call."""
@@ -155,9 +153,7 @@ def test_the_spark_message_buffer_waits_for_a_first_message_only_for_the_idle_ti
     assert world.ends_after(waiting, 5) is False
 
 
-def test_redeliveries_of_committed_messages_do_not_end_the_wait_for_a_spark_batch(
-    world: World,
-) -> None:
+def test_redelivered_committed_messages_do_not_end_the_wait_for_a_spark_batch(world: World) -> None:
     """Redeliveries of committed messages are acknowledged.
 
     The earlier of two deliveries is dropped.
@@ -174,9 +170,7 @@ def test_redeliveries_of_committed_messages_do_not_end_the_wait_for_a_spark_batc
     assert outcomes.verdicts()[1:] == [(Disposition.DROP, "a/1")]
 
 
-def test_the_end_of_the_subscription_ends_the_wait_for_messages_of_a_spark_batch(
-    world: World,
-) -> None:
+def test_the_end_of_the_subscription_ends_the_wait_for_a_spark_batch(world: World) -> None:
     waiting = world.wait()
     world.change(SubscriptionState.CLOSING)
     assert waiting.result(TIMEOUT) is False
@@ -222,9 +216,7 @@ def test_when_spark_drains_the_backlog_a_batch_ends_after_the_idle_time_without_
     assert world.ends_after(waiting, 5) is True
 
 
-def test_a_message_that_loses_its_lease_is_removed_from_the_spark_message_buffer(
-    world: World,
-) -> None:
+def test_a_message_that_loses_its_lease_leaves_the_spark_message_buffer(world: World) -> None:
     """The message will be redelivered, here or elsewhere."""
     messages = MessageBatch(batch(["a", "b"]))
     world.buffer(messages)

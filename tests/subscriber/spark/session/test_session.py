@@ -136,9 +136,7 @@ def test_the_latest_offset_of_an_ingest_session_does_not_advance_without_message
     assert session.report()["seq"] == 7
 
 
-def test_an_ingest_session_asked_twice_for_its_latest_offset_gives_the_same_answer(
-    world: World,
-) -> None:
+def test_an_ingest_session_asked_twice_for_its_offset_gives_the_same_offset(world: World) -> None:
     """A repeated question from the same start has the same answer."""
     publish(world.broker, 3)
     session = world.session()
@@ -217,9 +215,7 @@ def test_a_redelivery_does_not_hold_later_messages_of_its_ordering_key_in_spark(
         assert broker.history.nacks() == []
 
 
-def test_a_redelivered_committed_message_is_acknowledged_and_makes_no_spark_row(
-    world: World,
-) -> None:
+def test_a_redelivered_committed_message_is_acked_and_makes_no_spark_row(world: World) -> None:
     """The acknowledgement may have been lost, also before a restart."""
     published = publish(world.broker, 2)
     world.broker.faults.error("Acknowledge", NotFound("lost"), times=1)

@@ -32,7 +32,7 @@ def test_an_atomic_file_write_replaces_the_whole_file_and_leaves_no_temporary_fi
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_failed_atomic_file_write_leaves_the_old_file_unchanged(
+def test_a_failed_atomic_file_write_keeps_the_old_file_unchanged(
     tmp_path: Path, full: None
 ) -> None:
     """The old file is unchanged, and there is no other."""

@@ -27,9 +27,7 @@ def committed(world: World, batches: int = 1) -> None:
 # ---- messages that are never acknowledged ------------------------------------------------------
 
 
-def test_messages_planned_for_an_old_spark_checkpoint_get_a_new_batch_in_a_new_one(
-    world: World,
-) -> None:
+def test_messages_planned_for_an_old_spark_checkpoint_get_a_new_batch_number(world: World) -> None:
     """Messages planned by another checkpoint go to the next one, under an unused number."""
     committed(world)
     before = acked(world.broker)
@@ -120,9 +118,7 @@ def test_a_spark_checkpoint_whose_spool_is_lost_continues_with_a_new_spool(world
         eventually(lambda: acked(world.broker) == set(published))
 
 
-def test_a_spool_whose_spark_checkpoint_is_lost_continues_with_a_new_checkpoint(
-    world: World,
-) -> None:
+def test_a_spool_whose_spark_checkpoint_is_lost_continues_with_a_new_one(world: World) -> None:
     """A new checkpoint begins at 0 with the spool of a lost one.
 
     Planned messages are returned again, committed ones are known, and numbers continue after them.

@@ -137,9 +137,7 @@ def test_the_index_of_done_messages_forgets_the_oldest_message_ids_beyond_its_li
     assert len(index_in(tmp_path, dedup_messages=80)) == len(index)
 
 
-def test_message_ids_added_twice_to_the_index_of_done_messages_are_stored_once(
-    tmp_path: Path,
-) -> None:
+def test_message_ids_added_twice_to_the_done_messages_index_are_stored_once(tmp_path: Path) -> None:
     """The crash came between the line and the end of the segment."""
     index_in(tmp_path).add(2, [1, 2])
     index = index_in(tmp_path)

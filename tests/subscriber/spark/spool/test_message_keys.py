@@ -35,7 +35,5 @@ def test_a_message_id_gets_the_same_compact_key_in_every_batch(
 
 
 @pytest.mark.parametrize("message_id", ["", "0", "007", "1_000", " 1", "1\n", "\u0661", "9" * 5000])
-def test_the_compact_key_of_a_message_id_that_is_no_plain_number_is_its_text(
-    message_id: str,
-) -> None:
+def test_the_compact_key_of_a_message_id_that_is_no_number_is_its_text(message_id: str) -> None:
     assert keys_of([message_id, "5"]) == [message_id, 5]

@@ -75,9 +75,7 @@ def test_the_rows_of_a_spool_segment_can_be_sent_to_an_executor_as_bytes(tmp_pat
     assert pickle.loads(pickle.dumps(segment)) == segment
 
 
-def test_rows_read_from_a_spool_segment_stay_valid_after_its_file_is_deleted(
-    tmp_path: Path,
-) -> None:
+def test_rows_read_from_a_spool_segment_stay_valid_if_its_file_is_deleted(tmp_path: Path) -> None:
     """The file may be deleted while a slow task still has its rows in memory."""
     segment = written(tmp_path, 10)
     (rows,) = segment.read()

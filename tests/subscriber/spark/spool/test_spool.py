@@ -142,9 +142,7 @@ def test_a_spool_segment_is_not_discarded_if_its_number_cannot_be_recorded_on_di
     spool.close()
 
 
-def test_discarding_a_spool_segment_whose_file_cannot_be_deleted_raises_an_error(
-    tmp_path: Path,
-) -> None:
+def test_a_failed_deletion_of_a_discarded_spool_segment_raises_an_error(tmp_path: Path) -> None:
     """A segment that stayed would be mistaken for committed later."""
 
     class Stubborn(AtomicFiles):
@@ -242,9 +240,7 @@ def test_an_ingest_session_refuses_a_spool_written_by_an_unknown_version(
         spool_in(tmp_path).open()
 
 
-def test_the_error_for_a_spool_folder_that_cannot_be_created_names_the_folder(
-    tmp_path: Path,
-) -> None:
+def test_the_error_for_a_spool_folder_that_cannot_be_made_names_the_folder(tmp_path: Path) -> None:
     """The error names the folder."""
     (tmp_path / "file").touch()
     with pytest.raises(SpoolError, match=r"cannot use .*file"):
