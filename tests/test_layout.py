@@ -21,7 +21,7 @@ TOP_LEVEL = {
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md"),
     *("Makefile", "pyproject.toml", "Containerfile", "compose.yaml"),
     *(".ci", ".containerignore", ".editorconfig", ".gitattributes", ".github", ".gitignore"),
-    ".pre-commit-config.yaml",
+    *(".git-blame-ignore-revs", ".pre-commit-config.yaml"),
 }
 # Each package, and the other packages that it may import.
 PACKAGES: dict[str, set[str]] = {
