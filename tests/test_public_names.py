@@ -115,7 +115,7 @@ def test_each_public_module_has_its_documented_names(name: str) -> None:
     assert NAMES_IN_MODULES[name] <= vars(importlib.import_module(name)).keys()
 
 
-def test_the_error_for_a_name_that_only_google_s_package_has_points_to_that_package() -> None:
+def test_the_error_for_a_name_that_only_googles_package_has_points_to_that_package() -> None:
     """A program whose imports are exchanged gets this error first."""
     subscriber: Any = importlib.import_module("pullstream")
     with pytest.raises(AttributeError, match=r"PublisherAsyncClient.*google\.cloud\.pubsub_v1"):

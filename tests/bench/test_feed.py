@@ -20,7 +20,7 @@ def wire_to(feed: Feed) -> Iterator[Wire]:
         yield wire
 
 
-def test_taking_room_in_a_full_benchmark_window_waits_until_room_is_given_back() -> None:
+def test_a_sender_to_a_full_benchmark_window_waits_until_the_window_has_room_again() -> None:
     """A response may exceed the window, which then waits."""
 
     async def fill() -> None:
@@ -70,7 +70,7 @@ def test_each_subscription_of_a_benchmark_feed_has_a_separate_window() -> None:
         stream.messages(10)
 
 
-def test_a_benchmark_feed_sends_its_total_to_each_stream_and_keeps_it_open() -> None:
+def test_a_benchmark_feed_sends_its_total_to_each_stream_and_keeps_the_streams_open() -> None:
     """A client whose stream ended would open another and get all messages again."""
     with wire_to(Feed(per_response=10, total=40)) as wire:
         for name in (f"{SUBSCRIPTION}-2", SUBSCRIPTION):
@@ -90,7 +90,7 @@ def test_a_benchmark_feed_refuses_a_total_that_is_no_multiple_of_the_response_si
         pass
 
 
-def test_a_benchmark_program_that_exits_at_once_is_reported_as_failed_without_waiting() -> None:
+def test_a_benchmark_program_that_exits_before_it_is_ready_is_reported_as_failed_at_once() -> None:
     """The end is noticed long before the time limit of a slow program."""
     with pytest.raises(NotStarted), running(["false"], "ready"):
         pass

@@ -46,7 +46,7 @@ def test_a_benchmark_ratio_is_the_median_of_the_ratios_of_the_rounds() -> None:
     assert outcome.met is True
 
 
-def test_a_third_of_the_peer_clients_latency_is_a_benchmark_ratio_of_three() -> None:
+def test_a_benchmark_run_with_a_third_of_the_peer_clients_latency_has_a_ratio_of_three() -> None:
     """A latency of a third is a ratio of three."""
     rounds = {OURS: [{"p50_ms": 2.0}], OFFICIAL: [{"p50_ms": 6.0}]}
     outcome = judge(Row("p50_ms", against=OFFICIAL, at_least=3.1), rounds)
@@ -64,7 +64,7 @@ def test_a_third_of_the_peer_clients_latency_is_a_benchmark_ratio_of_three() -> 
         (Row("rows", at_least=6.1), False),
     ],
 )
-def test_a_benchmark_limit_without_a_peer_client_applies_to_the_measured_figure(
+def test_a_benchmark_limit_without_a_peer_client_is_compared_with_the_measured_figure(
     row: Row, met: bool
 ) -> None:
     """A failed round misses the limit."""
@@ -93,14 +93,14 @@ def test_a_benchmark_floor_is_undecided_if_the_peer_client_is_not_installed() ->
     assert outcome.met is None
 
 
-def test_the_memory_growth_of_a_benchmark_run_is_its_last_tenth_divided_by_its_second() -> None:
+def test_the_memory_growth_of_a_benchmark_run_divides_its_last_tenth_by_its_second_tenth() -> None:
     """The first memory of a process, and the memory in between, do not count."""
     memory = [(5, 1.0), (15, 10.0), (20, 12.0), (50, 99.0), (95, 11.0), (100, 22.0)]
     assert growth(memory, 100) == {"growth": 1.5}
     assert growth(memory[:4], 100) == {}
 
 
-def test_every_benchmark_row_names_a_run_of_its_case_and_a_known_figure() -> None:
+def test_each_row_of_a_benchmark_case_names_an_existing_run_and_a_known_figure() -> None:
     """Every run names a known client. A mistake is found before an hour of measuring."""
     for case in CASES:
         for row in case.rows:

@@ -72,7 +72,7 @@ def test_a_missed_benchmark_floor_is_marked_in_the_result_table() -> None:
     assert "| 15.0 x | ≥ 50 x **missed** |" in line
 
 
-def test_on_request_the_benchmark_report_exits_with_an_error_for_missed_floors(
+def test_with_the_check_option_the_benchmark_report_exits_with_an_error_for_missed_floors(
     tmp_path: Path,
 ) -> None:
     """Stored results can be shown and judged again without measuring."""

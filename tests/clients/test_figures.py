@@ -88,7 +88,7 @@ def test_redeliveries_are_ignored_when_order_violations_of_a_client_run_are_coun
     assert measured(*(f"1.0 delivered {number} id" for number in order))["out_of_order"] == 1
 
 
-def test_the_delivery_pause_of_a_client_run_with_undelivered_messages_lasts_to_its_end() -> None:
+def test_the_delivery_pause_of_a_client_run_with_undelivered_messages_ends_with_the_run() -> None:
     lines = ["1.0 delivered 0 id", "3.0 delivered 1 id"]
     assert measured(*lines)["pause"] == 2.0
     assert measured(*lines, left=[2])["pause"] == 6.0

@@ -41,7 +41,7 @@ def test_channel_commands_reach_the_publisher_in_the_order_of_the_calls_c0_2(
     assert [command for batch in recorder.commands() for command in batch] == calls
 
 
-def test_a_listener_sends_a_channel_command_batch_after_the_last_one_is_answered_c0_3(
+def test_a_listener_sends_a_channel_command_batch_once_the_previous_one_is_answered_c0_3(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """Later commands wait for the answer, however long it takes."""

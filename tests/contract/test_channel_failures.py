@@ -157,7 +157,7 @@ def test_closing_a_channel_listener_removes_the_listener_from_the_publisher_c0_2
     assert statistics(broker).subscribers == 0
 
 
-def test_every_subscription_to_an_unreachable_channel_publisher_fails_once_c0_30(
+def test_each_subscription_to_an_unreachable_channel_publisher_reports_one_failure_c0_30(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     """Subscriptions to keys and to whole channels end with the error of the last attempt."""
@@ -243,7 +243,7 @@ def test_the_failure_callback_of_a_channel_may_end_and_begin_subscriptions_c0_30
     assert results == [False]
 
 
-def test_a_published_failure_of_a_channel_key_reaches_only_the_callback_of_that_key_c0_31(
+def test_a_failure_published_for_a_channel_key_reaches_only_the_callback_of_that_key_c0_31(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The failure reaches only the callback of this key, in order with its messages."""

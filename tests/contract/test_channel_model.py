@@ -27,7 +27,7 @@ def run_many(runs: int, **mutant: Any) -> None:
             raise Broken(f"run {seed}: {broken}") from broken
 
 
-def test_random_orders_of_channel_calls_lose_or_reorder_no_message_without_a_report() -> None:
+def test_every_message_lost_or_reordered_by_random_channel_calls_is_reported() -> None:
     """At the end the publisher knows the subscriptions of the client, and delivers to them."""
     run_many(RUNS)
 

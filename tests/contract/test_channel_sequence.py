@@ -86,7 +86,7 @@ def test_a_listener_drops_channel_messages_that_arrive_out_of_order_c0_22() -> N
     assert upcoming[1].max_processed_seq == 4
 
 
-def test_a_channel_poll_with_a_former_incarnation_acknowledges_no_message_c0_23(
+def test_a_channel_poll_with_a_former_publisher_incarnation_acknowledges_no_message_c0_23(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The poll is answered at once, so that its caller learns the present incarnation."""
@@ -102,7 +102,7 @@ def test_a_channel_poll_with_a_former_incarnation_acknowledges_no_message_c0_23(
     poll.cancel()
 
 
-def test_a_publisher_does_not_apply_channel_commands_of_a_former_incarnation_c0_23(
+def test_a_publisher_ignores_channel_commands_sent_to_its_former_incarnation_c0_23(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A batch that replaces all subscriptions is applied in any incarnation."""
@@ -118,7 +118,7 @@ def test_a_publisher_does_not_apply_channel_commands_of_a_former_incarnation_c0_
     assert data_of(bare.poll()) == ["2"]
 
 
-def test_the_sequence_numbers_of_channel_messages_restart_with_a_new_incarnation_c0_23() -> None:
+def test_channel_sequence_numbers_restart_at_one_in_a_new_publisher_incarnation_c0_23() -> None:
     """The message that has number 1 now is a new one, and is delivered."""
     link = ListenSession(ListenSettings(), new_id=lambda: "s")
     link.subscribe(ChannelSubscription(ORDERS, "a", on_message=print))

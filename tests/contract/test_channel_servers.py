@@ -13,7 +13,7 @@ from .channel_servers import Serve, on_both_servers
 
 
 @on_both_servers
-def test_a_channel_server_answers_an_idle_poll_empty_before_its_deadline_c0_12(
+def test_a_channel_server_gives_an_idle_poll_an_empty_answer_before_its_deadline_c0_12(
     serve: Serve,
 ) -> None:
     """Each poll is answered before its own deadline. The order of the polls does not matter."""
@@ -46,7 +46,7 @@ def test_a_channel_poll_may_have_no_deadline_c0_12(serve: Serve) -> None:
 
 
 @on_both_servers
-def test_a_channel_server_ends_a_subscribers_first_poll_empty_at_its_second_poll_c0_17(
+def test_a_channel_server_ends_the_first_poll_of_a_subscriber_when_a_second_begins_c0_17(
     serve: Serve,
 ) -> None:
     publisher = ChannelPublisher()
@@ -63,7 +63,7 @@ def test_a_channel_server_ends_a_subscribers_first_poll_empty_at_its_second_poll
 
 
 @on_both_servers
-def test_a_channel_server_answers_the_open_poll_of_an_inactive_subscriber_empty_c0_26(
+def test_a_channel_server_gives_the_poll_of_an_inactive_subscriber_an_empty_answer_c0_26(
     clock: ManualClock, serve: Serve
 ) -> None:
     publisher = ChannelPublisher(clock=clock)

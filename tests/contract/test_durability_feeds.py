@@ -85,7 +85,7 @@ def test_deleted_feed_records_stay_deleted_without_a_gap_after_a_broker_restart_
     assert read(face, from_seq=0, limit=5) == ([2, 4, 5, 7, 8], None)
 
 
-def test_a_feed_with_durability_memory_keeps_only_its_numbering_across_a_restart_c2_5(
+def test_a_feed_with_durability_memory_loses_records_but_not_numbering_in_a_restart_c2_5(
     lives: Lives,
 ) -> None:
     """A reader that was not at the head is notified of the loss.
@@ -139,7 +139,7 @@ def test_a_feed_with_durability_disk_reports_a_gap_after_a_broker_crash_c2_5(
     assert read(face, from_seq=3) == ([4], (4, head, "from_seq_too_old"))
 
 
-def test_lost_feed_records_older_than_a_durability_change_are_reported_as_a_gap_c2_5(
+def test_lost_records_from_before_a_change_of_feed_durability_are_reported_as_a_gap_c2_5(
     lives: Lives,
 ) -> None:
     """The durability class applies to records that are appended after the change."""
@@ -152,7 +152,7 @@ def test_lost_feed_records_older_than_a_durability_change_are_reported_as_a_gap_
         assert read(face, from_seq=1) == ([], (2, head, "from_seq_too_old"))
 
 
-def test_feed_records_restored_after_a_restart_expire_without_reads_or_writes_c2_2_c2_5(
+def test_restored_feed_records_expire_even_if_nobody_reads_or_appends_records_c2_2_c2_5(
     lives: Lives,
 ) -> None:
     """Records expire even if nothing reads or writes. Otherwise they would use space for ever."""

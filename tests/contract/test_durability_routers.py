@@ -73,7 +73,7 @@ def test_records_trimmed_from_a_router_source_are_reported_as_a_gap_after_a_rest
     assert data_in(face, "web", from_seq=0) == [1]
 
 
-def test_records_lost_from_a_routers_memory_source_are_reported_as_source_trim_c2_13(
+def test_a_router_reports_records_lost_from_its_memory_source_as_a_source_trim_gap_c2_13(
     lives: Lives,
 ) -> None:
     """Readers of the destination get a gap with the number of lost records."""

@@ -44,7 +44,9 @@ def test_a_feed_read_returns_a_single_record_that_is_larger_than_the_byte_limit_
     assert numbers(face.read("orders", max_batch_bytes=1000)) == [1]
 
 
-def test_the_next_position_of_a_feed_read_is_the_last_examined_record_c2_28(face: Face) -> None:
+def test_the_next_position_of_a_feed_read_is_past_records_that_the_read_filtered_out_c2_28(
+    face: Face,
+) -> None:
     """The position passes records that a filter or a node excluded."""
     face.append("orders", [{"data": 1, "node": "a"}, {"data": 2, "node": "b"}], node="a")
     face.append("orders", [{"data": n, "node": "a"} for n in range(3)])

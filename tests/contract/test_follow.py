@@ -120,7 +120,7 @@ def test_a_follower_opens_a_stream_after_its_reads_reach_the_end_c1_5(
     assert here.diary.seqs == list(range(1, 2501))
 
 
-def test_a_follower_handles_records_of_the_last_read_before_records_pushed_meanwhile_c1_6(
+def test_a_follower_handles_records_pushed_during_a_read_after_those_of_the_read_c1_6(
     here: Followed,
 ) -> None:
     """The handler receives it after the records of the last pull."""
@@ -318,7 +318,7 @@ def test_the_last_event_of_a_follower_is_a_single_report_of_its_end_c1_14(here: 
     assert follower.result() is True
 
 
-def test_a_handler_error_ends_a_follower_and_its_position_stays_before_the_record_c1_14(
+def test_a_handler_error_ends_a_follower_with_its_position_before_the_failed_record_c1_14(
     here: Followed, tmp_path: Path
 ) -> None:
     """The future has that error. The position does not move, so the record comes again."""

@@ -34,7 +34,9 @@ def test_several_followers_can_store_their_positions_in_one_checkpoint_file_c1_2
     assert kept_in(path) == {"audit": 6, "billing": 6}
 
 
-def test_several_followers_can_use_one_checkpoint_c1_2(here: Followed, tmp_path: Path) -> None:
+def test_followers_of_several_topics_can_share_one_checkpoint_object_c1_2(
+    here: Followed, tmp_path: Path
+) -> None:
     """The followers do not affect each other, even if one of them is refused."""
     file = CheckpointFile(tmp_path / "positions.db")
     here.append(1)
@@ -50,7 +52,7 @@ def test_several_followers_can_use_one_checkpoint_c1_2(here: Followed, tmp_path:
     assert kept_in(tmp_path / "positions.db") == {TOPIC: 2, TOPIC + "-2": 1}
 
 
-def test_a_second_follower_with_a_checkpoint_name_in_use_is_refused_c1_2(
+def test_a_second_follower_that_uses_the_same_name_in_a_checkpoint_file_is_refused_c1_2(
     here: Followed, tmp_path: Path
 ) -> None:
     """A second follower is refused, in any process, until the first one has ended."""
@@ -184,7 +186,9 @@ def test_a_permanent_error_of_its_checkpoint_store_ends_a_follower_c1_2(
     assert here.diary.seqs == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_follower_saves_its_position_after_a_time_without_records_c1_12(here: Followed) -> None:
+def test_a_follower_saves_its_position_after_a_while_if_no_further_record_arrives_c1_12(
+    here: Followed,
+) -> None:
     """The position is saved after a time, without further records and before the save interval."""
     kept: list[int] = []
     here.append(1)

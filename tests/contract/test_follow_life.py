@@ -313,7 +313,7 @@ def test_a_follower_falls_back_to_polling_after_three_failed_streams_in_a_minute
     assert follower.close()
 
 
-def test_a_follower_ends_after_give_up_after_if_the_server_has_never_answered_c1_14(
+def test_a_follower_of_a_server_that_never_answers_ends_after_the_give_up_after_time_c1_14(
     here: Followed,
 ) -> None:
     """No server listens. `give_up_after` also ends a follower before its first answer."""

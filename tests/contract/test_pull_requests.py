@@ -264,7 +264,7 @@ def test_the_second_request_of_a_fetch_waits_only_for_the_time_left_by_the_first
     assert second < first - 0.29
 
 
-def test_a_fetch_sends_no_second_request_if_only_the_margin_of_its_timeout_is_left_c3_14(
+def test_a_fetch_sends_no_second_request_if_too_little_of_its_timeout_is_left_c3_14(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The margin is a tenth of a time below one second."""

@@ -267,7 +267,7 @@ def test_a_hundred_fetchers_share_messages_without_duplicates_c3_15(world: PullW
     assert world.emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_fetchers_beyond_max_waiting_share_messages_without_duplicates_c3_15(
+def test_more_fetchers_than_max_waiting_allows_share_messages_without_duplicates_c3_15(
     world: PullWorld,
 ) -> None:
     """Six clients fetch two each and three may wait.

@@ -298,7 +298,7 @@ def test_a_second_router_to_the_same_destination_topic_is_refused_c2_13(face: Fa
     assert route(face, "other", "web")["created"]
 
 
-def test_records_lost_before_a_router_copied_them_are_reported_as_source_trim_c2_13_c2_20(
+def test_a_router_reports_records_lost_before_their_copy_as_a_source_trim_gap_c2_13_c2_20(
     face: Face,
 ) -> None:
     """Readers of the destination get a gap with the number of lost records, at their position."""
@@ -336,7 +336,7 @@ def test_records_deleted_in_the_source_of_a_router_are_no_gap_in_the_destination
     assert answer["tombstone"] is None
 
 
-def test_a_reader_excluding_its_node_gets_no_own_records_through_routers_c2_14(
+def test_a_reader_that_excludes_its_node_gets_no_own_records_back_through_routers_c2_14(
     face: Face,
 ) -> None:
     """Two masters have a topic each, with routers in both directions.
@@ -355,7 +355,7 @@ def test_a_reader_excluding_its_node_gets_no_own_records_through_routers_c2_14(
         assert answer["next_from_seq"] == answer["head_seq"]
 
 
-def test_a_router_removes_the_node_or_the_tag_of_copied_records_on_request_c2_14(
+def test_a_router_can_be_set_to_copy_records_without_their_node_or_their_tag_c2_14(
     face: Face,
 ) -> None:
     """Node and tag can be dropped independently."""

@@ -219,7 +219,7 @@ def test_a_slow_watch_handler_receives_fewer_and_larger_frames_than_a_fast_one_c
 # ---- content of frames -----------------------------------------------------------------------
 
 
-def test_a_client_watch_without_data_receives_numbers_tags_and_nodes_of_records_c2_25(
+def test_a_client_watch_with_include_data_false_receives_numbers_tags_and_nodes_c2_25(
     client: SubscriberClient,
 ) -> None:
     """Such a watch is for readers that only need to know that there are new records."""

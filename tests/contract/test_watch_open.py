@@ -54,7 +54,7 @@ def test_a_watch_started_at_the_tail_receives_only_later_records_c2_16(face: Fac
     assert data_of(watch.next()) == ["after"]
 
 
-def test_a_watch_starts_after_its_start_position_and_with_zero_at_the_oldest_record_c2_16(
+def test_a_watch_started_at_position_n_receives_the_records_after_record_n_c2_16(
     face: Face,
 ) -> None:
     face.append("orders", texts(1, 2, 3))
@@ -109,7 +109,7 @@ def test_the_default_byte_limit_of_a_watch_event_is_256_kib_c2_17(face: Face) ->
     assert [len(data_of(event)) for event in expect(watch, "record", "record")] == [2, 2]
 
 
-def test_a_watch_without_data_receives_number_time_tag_and_node_of_records_c2_25(
+def test_a_watch_with_include_data_false_receives_number_time_tag_and_node_c2_25(
     face: Face,
 ) -> None:
     face.append("orders", [{"data": {"large": 1}, "tag": "t", "node": "n", "meta": {"k": "v"}}])

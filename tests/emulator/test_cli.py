@@ -58,7 +58,7 @@ def test_a_start_failure_of_the_emulator_program_is_reported_in_one_line() -> No
     assert ran.stderr == f"Error: cannot listen on 127.0.0.1:{busy}: the port is in use\n"
 
 
-def test_the_emulator_program_refuses_a_port_in_use_at_one_address_of_its_host() -> None:
+def test_the_emulator_program_refuses_a_port_in_use_at_any_address_of_its_host() -> None:
     """`localhost` has two addresses. A broker at the second one would get some of the clients."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = str(taken.getsockname()[1])

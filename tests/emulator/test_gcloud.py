@@ -103,7 +103,7 @@ def test_gcloud_env_init_prints_the_emulator_address_of_the_last_gcloud_start(
     assert (ran.exit_code, ran.output) == (0, f"export PUBSUB_EMULATOR_HOST={address}\n")
 
 
-def test_gcloud_env_init_exits_with_an_error_before_any_gcloud_start(tmp_path: Path) -> None:
+def test_gcloud_env_init_exits_with_an_error_if_gcloud_start_was_never_run(tmp_path: Path) -> None:
     """The error names the file and the remedy."""
     command = ["beta", "emulators", "pubsub", "env-init", f"--data-dir={tmp_path}"]
     ran = CliRunner().invoke(gcloud, command)

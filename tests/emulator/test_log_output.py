@@ -81,7 +81,7 @@ def test_the_broker_log_has_at_most_one_line_per_second_of_each_code_line_of_a_l
     ]
 
 
-def test_a_code_line_of_a_library_that_was_limited_logs_again_after_a_quiet_second(
+def test_a_code_line_of_a_library_can_log_again_one_second_after_its_last_log_record(
     log: Log,
 ) -> None:
     log.write("a")
@@ -133,7 +133,7 @@ class WithoutText(Exception):
         raise RuntimeError("this error has no text")
 
 
-def test_a_log_record_that_cannot_be_formatted_raises_nothing_in_the_library(
+def test_a_library_that_logs_a_record_that_cannot_be_formatted_gets_no_exception(
     log: Log, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Like every handler, it reports the problem on standard error, once per place and second."""
@@ -253,7 +253,9 @@ def test_the_broker_log_counts_library_errors_of_each_text_and_logger_separately
     ]
 
 
-def test_a_log_record_of_a_counted_library_logger_has_its_code_line_and_exception(log: Log) -> None:
+def test_a_library_log_record_that_the_broker_log_counts_has_its_code_line_and_exception(
+    log: Log,
+) -> None:
     with counted_early(log.handler, "library.compiled") as (logger, made):
         try:
             raise ValueError("bad")
@@ -261,7 +263,7 @@ def test_a_log_record_of_a_counted_library_logger_has_its_code_line_and_exceptio
             logger.exception("failed")
     assert (made[0].filename, made[0].funcName) == (
         "test_log_output.py",
-        "test_a_log_record_of_a_counted_library_logger_has_its_code_line_and_exception",
+        "test_a_library_log_record_that_the_broker_log_counts_has_its_code_line_and_exception",
     )
     assert log.lines == ["ERROR failed (ValueError: bad)"]
 

@@ -262,7 +262,7 @@ def test_the_emulator_fixture_makes_clients_connect_to_a_fresh_broker(
     assert listed == pubsub.ListTopicsResponse()
 
 
-def test_the_function_of_an_error_fault_may_inspect_and_publish_to_the_emulator(
+def test_a_function_given_to_an_error_fault_can_publish_to_and_inspect_the_emulator(
     emulator: Emulator, wire: Wire
 ) -> None:
     """The function runs on the thread that owns the engine, and does not wait."""

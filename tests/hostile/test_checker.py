@@ -75,7 +75,7 @@ def test_the_checker_of_hostile_broker_runs_finds_a_wrong_message_id_of_a_publis
     ]
 
 
-def test_the_checker_of_hostile_runs_finds_definite_failures_of_requests_that_took_effect() -> None:
+def test_the_checker_of_hostile_runs_finds_a_false_failure_of_a_request_that_took_effect() -> None:
     begin = asked("ack 1", message="key:0"), step("arrived", "ack 1"), step("took", "ack 1")
     plain = step("failure", "ack 1", error="INVALID_ACK_ID", open=False, text="")
     assert kinds(*begin, plain) == ["false failure"]

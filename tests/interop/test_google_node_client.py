@@ -57,7 +57,7 @@ def install(npm: str) -> None:
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_the_test_subjects_of_the_google_node_client_pass_against_pullstreams_broker(
+def test_the_test_cases_of_the_google_node_client_pass_against_pullstreams_broker(
     suite: str, node: str
 ) -> None:
     """The tests of one subject pass, over gRPC or HTTP on one port."""

@@ -79,7 +79,7 @@ def test_a_google_client_receives_the_messages_of_each_ordering_key_in_order(
         assert [number for k, number in got if k == key] == list(range(50))
 
 
-def test_a_google_client_receives_an_ordering_key_again_from_the_nacked_message_on(
+def test_a_nack_by_a_google_client_redelivers_the_nacked_and_later_messages_of_the_key(
     connect: Connect,
 ) -> None:
     """The client handles its received messages first, and the broker then delivers them again."""

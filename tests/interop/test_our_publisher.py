@@ -201,7 +201,7 @@ def test_publisher_flow_control_blocks_or_fails_messages_as_in_the_official_clie
     limited.stop()
 
 
-def test_an_ordering_key_without_the_ordering_option_is_a_value_error_in_both_publishers() -> None:
+def test_a_publish_with_an_ordering_key_but_ordering_off_fails_as_in_the_official_client() -> None:
     """The option is `enable_message_ordering`."""
     for client in (PublisherClient(), pubsub_v1.PublisherClient()):
         with pytest.raises(ValueError, match="ordering"):

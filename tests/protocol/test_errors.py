@@ -45,7 +45,7 @@ def test_an_error_sent_over_grpc_is_received_with_the_same_class_text_and_detail
     assert received.metadata == ACK_FAILURES
 
 
-def test_google_s_api_core_reads_the_reason_and_metadata_of_pullstream_errors() -> None:
+def test_googles_api_core_reads_the_reason_and_metadata_of_pullstream_errors() -> None:
     """The client discards details whose code or message differs from that of the call."""
     sent = errors.FailedPrecondition("some text", reason="ACK_FAILED", metadata=ACK_FAILURES)
     received = google.from_grpc_error(FailedCall.of(sent))  # type: ignore[no-untyped-call]

@@ -80,7 +80,7 @@ def test_a_subscription_filter_evaluates_to_the_combination_of_its_conditions(
 
 
 @given(parts=st.lists(CONDITIONS, min_size=2, max_size=4), attributes=ATTRIBUTES, data=st.data())
-def test_not_binds_tighter_than_and_and_or_in_a_filter(
+def test_the_filter_operator_not_applies_only_to_the_next_condition(
     parts: list[Expression], attributes: dict[str, str], data: st.DataObject
 ) -> None:
     """Without parentheses a NOT applies to the next condition only."""

@@ -109,7 +109,7 @@ class Stub:
                 self.arguments[prefix.removesuffix(".")] = names
 
 
-def test_each_proto_file_has_its_generated_modules_and_no_others_exist() -> None:
+def test_each_proto_file_has_generated_modules_and_each_module_has_a_proto_file() -> None:
     """A .proto file without a module fails, and so does a module without a .proto file."""
     assert NAMES
     folder = generate.FOLDER
@@ -118,7 +118,7 @@ def test_each_proto_file_has_its_generated_modules_and_no_others_exist() -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_generated_module_agrees_with_its_proto_file(
+def test_a_generated_protobuf_module_has_the_definitions_of_its_proto_file(
     name: str, compiled: dict[str, descriptor_pb2.FileDescriptorProto]
 ) -> None:
     """A .proto file fails that was changed without generating its module again."""
@@ -128,14 +128,14 @@ def test_a_generated_module_agrees_with_its_proto_file(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_generated_modules_come_from_the_pinned_compiler(name: str) -> None:
+def test_generated_protobuf_modules_come_from_the_pinned_compiler_version(name: str) -> None:
     """A module fails that a newer compiler wrote, because it refuses older protobuf versions."""
     module = (generate.FOLDER / f"{name}_pb2.py").read_text(encoding="utf-8")
     assert f"# Protobuf Python Version: {generate.PROTOBUF_VERSION}\n" in module, FORGOTTEN
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_generated_stub_declares_each_message_field_and_enum_value(
+def test_a_generated_protobuf_stub_declares_each_message_field_and_enum_value(
     name: str, compiled: dict[str, descriptor_pb2.FileDescriptorProto]
 ) -> None:
     """The .pyi file has everything of the .proto file, and no other class."""

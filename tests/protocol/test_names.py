@@ -59,7 +59,7 @@ def test_checking_a_valid_resource_name_returns_the_name_unchanged(identifier: s
         *("projects/p/topics/abc\n", "projects/p/topics/äbc", "projects/p/topics/a:c"),
     ],
 )
-def test_checking_an_invalid_resource_name_raises_an_error_with_google_s_text(path: str) -> None:
+def test_checking_an_invalid_resource_name_raises_an_error_with_googles_text(path: str) -> None:
     """The error has the value and the address of the rules."""
     with pytest.raises(InvalidArgument) as caught:
         names.validate("topics", path)

@@ -19,7 +19,7 @@ def test_the_function_parse_size_accepts_units_that_are_powers_of_1024(
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5g", "64x", "ten", "k"])
-def test_the_function_parse_size_refuses_texts_that_are_no_size(text: str) -> None:
+def test_the_function_parse_size_refuses_a_text_that_is_not_a_number_of_bytes(text: str) -> None:
     """The error shows the allowed forms."""
     with pytest.raises(ValueError, match="is not a number of bytes, such as 1048576, 512k"):
         parse_size(text)

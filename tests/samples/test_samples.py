@@ -86,7 +86,7 @@ def test_the_pull_sample_prints_and_acknowledges_available_messages(
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_the_drain_backlog_sample_adds_up_the_numbers_of_the_backlog_and_ends(
+def test_the_drain_backlog_sample_prints_the_sum_of_the_numbers_in_the_backlog_and_ends(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
     """drain_backlog.py adds up the numbers, and leaves other messages."""
@@ -248,7 +248,7 @@ def test_the_work_sample_handles_messages_as_a_callback_of_the_worker_command(
     assert pubsub_emulator.backlog(subscription) == 0
 
 
-def test_the_sample_of_a_test_with_the_emulator_fixture_passes() -> None:
+def test_the_sample_test_that_uses_the_emulator_fixture_passes() -> None:
     """test_with_fixture.py is a test, and it passes."""
     result = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "samples/test_with_fixture.py")
     assert result.returncode == 0, result.stdout

@@ -144,7 +144,7 @@ def test_subscription_statistics_contain_the_state_and_the_time_of_its_last_chan
     assert running.future.state is SubscriptionState.CLOSED
 
 
-def test_subscription_statistics_count_running_callbacks_until_they_end_in_a_shutdown() -> None:
+def test_in_a_shutdown_subscription_statistics_count_running_callbacks_until_they_end() -> None:
     """Running callbacks count until they end, and then by their disposition."""
     gate = Gate()
     running = Managed(gate, workers=2, await_callbacks=True)

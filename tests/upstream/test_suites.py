@@ -18,7 +18,7 @@ def lay_out(package: Path, *files: str) -> None:
 
 
 @pytest.mark.parametrize("root", [".", "unpacked", "packages/google-cloud-pubsub"])
-def test_upstream_test_suites_are_searched_in_a_tree_of_the_package_or_its_repository(
+def test_upstream_test_suites_are_found_in_a_tree_of_the_package_or_of_its_repository(
     tmp_path: Path, root: str
 ) -> None:
     """The tree is unpacked, cloned, or a part of the repository of all packages."""
@@ -35,7 +35,9 @@ def test_upstream_test_suites_are_collected_from_several_source_trees(tmp_path: 
     assert [each.suite.name for each in find(tmp_path)] == ["system", "schema", "iam"]
 
 
-def test_upstream_test_suites_of_other_google_packages_are_ignored(tmp_path: Path) -> None:
+def test_the_search_for_googles_pubsub_test_suites_ignores_other_google_packages(
+    tmp_path: Path,
+) -> None:
     """Every package of Google's has a tests/system.py."""
     (tmp_path / "storage" / "tests").mkdir(parents=True)
     (tmp_path / "storage" / SYSTEM).touch()

@@ -70,7 +70,7 @@ def test_the_broker_refuses_an_invalid_auth_file(tmp_path: Path, content: Any, t
     assert "s3cret" not in str(refused.value)
 
 
-def test_the_error_for_an_auth_file_with_bad_yaml_quotes_no_token(tmp_path: Path) -> None:
+def test_the_error_for_an_auth_file_with_invalid_yaml_contains_no_token(tmp_path: Path) -> None:
     """The text of the YAML error would show the line."""
     path = written(tmp_path, "principals:\n  ci: {tokens: [s3cret\n  : :", "auth.yaml")
     with pytest.raises(AccessError, match=r"auth\.yaml: not YAML, at line 3") as refused:

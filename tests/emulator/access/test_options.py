@@ -88,7 +88,7 @@ def test_a_broker_program_on_a_public_address_without_tls_or_tokens_logs_a_warni
         (["--auth-file", "{none}"], "{none}: No such file or directory"),
     ],
 )
-def test_an_invalid_access_option_ends_the_broker_program_with_one_line_of_error(
+def test_an_invalid_access_option_ends_the_broker_program_with_a_one_line_error(
     tmp_path: Path, identity: Identity, arguments: list[str], text: str
 ) -> None:
     """The error comes before the broker listens. The exit code is 2, as for every bad option."""

@@ -118,7 +118,7 @@ def test_without_tls_options_the_broker_serves_plain_text() -> None:
 
 
 @pytest.mark.parametrize("given", ["certificate", "key", "client_ca"])
-def test_the_broker_refuses_a_tls_certificate_without_a_key_and_a_key_without_one(
+def test_the_broker_refuses_tls_options_without_both_a_certificate_and_a_key(
     tmp_path: Path, given: str
 ) -> None:
     """A CA for clients needs both."""

@@ -125,7 +125,9 @@ def test_errors_of_the_admin_api_name_the_invalid_value_and_the_allowed_form(
     assert text in refused.value.message
 
 
-def test_errors_of_the_admin_api_have_the_json_form_of_v0_errors(rest: RestClient) -> None:
+def test_errors_of_the_admin_api_have_a_json_body_with_a_code_and_a_message(
+    rest: RestClient,
+) -> None:
     """{"error": {"code", "message"}}, with a code in words."""
     status, content = rest.call("DELETE", "/v0/admin/faults/7")
     assert (status, content["error"]["code"]) == (404, "not_found")

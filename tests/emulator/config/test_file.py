@@ -87,7 +87,7 @@ def test_a_configuration_file_may_be_written_in_json(tmp_path: Path) -> None:
         assert topic(emulator).name == ORDERS
 
 
-def test_the_project_of_a_configuration_file_defaults_to_the_environment_variable(
+def test_a_configuration_file_without_a_project_uses_the_project_environment_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The variable is the one that clients use. The file takes precedence."""
@@ -141,7 +141,7 @@ def entry(section: str, **fields: Any) -> dict[str, Any]:
         (entry("schemas", name="order", type="XML"), r"schemas\[0\].type: .*: 'XML'"),
     ],
 )
-def test_the_error_for_a_malformed_configuration_names_the_position_and_value(
+def test_the_error_for_a_malformed_configuration_names_the_invalid_value_and_its_position(
     content: Any, problem: str, tmp_path: Path
 ) -> None:
     """The error has the position in the file and the value. No broker is created."""

@@ -101,7 +101,7 @@ def run_test(folder: Path, text: str, **environment: str) -> subprocess.Complete
 # ---- the whole story -----------------------------------------------------------------------------
 
 
-def test_a_console_user_publishes_sets_a_fault_and_copies_a_pytest_assertion_of_the_result(
+def test_a_console_user_publishes_a_message_sets_a_fault_and_copies_a_pytest_assertion(
     page: Page, tmp_path: Path
 ) -> None:
     """A user publishes, breaks delivery by a fault, sees it, and keeps a test of it."""
@@ -159,7 +159,7 @@ def test_a_console_user_publishes_sets_a_fault_and_copies_a_pytest_assertion_of_
         assert run_test(tmp_path, test).returncode == 1
 
 
-def test_the_console_generates_a_pytest_assertion_about_the_user_s_program(
+def test_a_pytest_assertion_copied_from_the_console_passes_once_a_user_adds_a_program(
     console: Console, tmp_path: Path
 ) -> None:
     """The assertion uses pullstream's fixture. The user adds the program."""
@@ -303,7 +303,7 @@ def test_the_console_validates_and_decodes_messages_by_the_schema_of_their_topic
     expect(page.locator("pre.code")).to_contain_text("7b 22 69 64")
 
 
-def test_the_console_shows_numbers_and_brackets_of_json_message_data_without_rounding(
+def test_the_console_indents_json_message_data_without_rounding_its_numbers(
     console: Console,
 ) -> None:
     """A browser's own numbers would be rounded."""
@@ -548,7 +548,7 @@ def test_the_console_creates_commits_and_rolls_back_schema_revisions(console: Co
     assert len(listed) == 3
 
 
-def test_the_console_shows_the_window_gaps_and_routers_of_a_feed(console: Console) -> None:
+def test_the_console_shows_the_record_range_and_the_routers_of_a_feed(console: Console) -> None:
     """A limit of records makes the window move."""
     console.rest.call("PUT", "/v0/topics/clicks?project=test", {"cap_records": 3})
     console.rest.call("PUT", "/v0/topics/archive?project=test", {})

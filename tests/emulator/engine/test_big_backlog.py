@@ -153,7 +153,7 @@ def sliced(**settings: Any) -> Broker:
     return broker
 
 
-def test_a_seek_to_the_future_empties_the_backlog_before_its_work_in_slices_is_done() -> None:
+def test_a_seek_to_the_future_hides_the_whole_backlog_before_its_messages_are_removed() -> None:
     """Nothing of the backlog is delivered or counted, and its ack IDs are stale."""
     broker = sliced()
     broker.publish(*"abcdef")
@@ -170,7 +170,7 @@ def test_a_seek_to_the_future_empties_the_backlog_before_its_work_in_slices_is_d
     assert (broker.backlog, broker.engine.kept_bytes < size) == (1, True)
 
 
-def test_a_publish_to_a_broker_at_its_byte_limit_first_frees_memory_of_a_deleted_backlog() -> None:
+def test_a_publish_at_the_byte_limit_first_frees_the_backlog_of_a_deleted_subscription() -> None:
     """A publish is not refused because the slices are not done yet."""
     broker = sliced()
     broker.publish(*"abcdef")
@@ -328,7 +328,7 @@ def test_a_retention_sweep_drops_messages_that_a_seek_under_way_has_not_restored
 
 
 @pytest.mark.parametrize("thread", ["another thread", "the event loop", "HTTP"])
-def test_an_advance_of_the_broker_clock_returns_after_all_work_in_slices_is_done(
+def test_an_advance_of_the_broker_clock_returns_only_after_expired_messages_are_dropped(
     thread: str,
 ) -> None:
     """A test sees the state of the new time."""

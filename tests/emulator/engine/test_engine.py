@@ -47,7 +47,7 @@ def test_a_broker_at_its_byte_limit_refuses_a_publish_request_as_a_whole() -> No
     assert broker.publish("b" * 1000, "c" * 1000) == ["2", "3"]
 
 
-def test_the_kept_bytes_of_the_engine_are_the_sizes_of_messages_that_a_subscription_keeps() -> None:
+def test_the_kept_bytes_of_the_engine_are_the_size_of_messages_kept_by_subscriptions() -> None:
     """A message that no subscription keeps takes no room."""
     broker = broker_holding("a")
     (got,) = broker.join().take()

@@ -199,7 +199,7 @@ def test_the_engine_observer_receives_every_change_of_a_resource() -> None:
     ]
 
 
-def test_the_engine_observer_gets_no_discarded_position_above_the_oldest_kept_message() -> None:
+def test_the_engine_observer_is_told_of_discarded_messages_only_up_to_the_oldest_kept_one() -> None:
     """The position moves in steps. One old message holds it back as long as it is kept."""
     broker, notes = observed()
     for _ in range(30):

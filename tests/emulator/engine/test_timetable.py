@@ -16,7 +16,7 @@ class Item:
         return self.due
 
 
-def test_an_engine_timetable_reports_a_due_time_only_if_it_is_the_new_earliest_one() -> None:
+def test_an_engine_timetable_reports_a_new_due_time_only_if_it_is_the_earliest_of_all() -> None:
     """A later time of a watched item is ignored until the item is popped."""
     told: list[float] = []
     timetable = Timetable(told.append)

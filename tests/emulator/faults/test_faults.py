@@ -112,7 +112,7 @@ def test_a_fault_with_a_count_affects_that_many_calls_and_no_more(
     assert fault.hits == 2
 
 
-def test_a_fault_set_for_the_method_star_affects_calls_of_every_method(
+def test_a_fault_set_for_the_wildcard_method_affects_calls_of_every_method(
     faults: Faults, wire: Wire
 ) -> None:
     """The fault affects unary calls, pulls and streams."""

@@ -84,7 +84,9 @@ def test_a_fault_description_may_be_one_line_of_text(text: str, fault: dict[str,
 
 
 @pytest.mark.parametrize("text", ["abort-streams:INTERNAL", "close-streams:times=2"])
-def test_a_fault_line_for_open_streams_is_read_as_a_fault_that_acts_once(text: str) -> None:
+def test_an_abort_or_close_streams_fault_given_as_text_is_read_as_a_fault_that_acts_once(
+    text: str,
+) -> None:
     """The option is refused where no stream can be open yet."""
     assert FaultRequest.from_text(text).acts_once
 

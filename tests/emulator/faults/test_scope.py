@@ -67,7 +67,7 @@ def test_a_fault_limited_to_a_resource_affects_every_call_that_names_the_resourc
     assert not fails(wire, "Publish", pubsub.PublishRequest(topic=OTHER, messages=[message]))
 
 
-def test_a_stream_fault_limited_to_a_subscription_does_not_affect_streams_of_others(
+def test_a_stream_fault_limited_to_a_subscription_spares_streams_of_other_subscriptions(
     faults: Faults, wire: Wire
 ) -> None:
     """The rule holds for open and for new streams."""
@@ -113,7 +113,7 @@ def luck(seed: int, calls: int = 60) -> list[bool]:
     return failed
 
 
-def test_with_an_equal_seed_a_fault_with_a_probability_affects_the_same_calls() -> None:
+def test_faults_with_the_same_probability_and_seed_affect_the_same_calls() -> None:
     """The same seed fails the same calls. Another seed fails others."""
     first = luck(seed=1)
     assert first == luck(seed=1)
@@ -171,7 +171,7 @@ def test_a_fault_resource_pattern_without_a_slash_is_compared_with_resource_ids(
     assert not matches("Orders", TOPIC)
 
 
-def test_the_function_named_returns_every_resource_name_in_a_request() -> None:
+def test_all_resource_names_in_a_request_are_found_for_the_comparison_with_a_fault_scope() -> None:
     """Every field that holds a name counts."""
     assert named(pubsub.SeekRequest(subscription="s", snapshot="n")) == ("s", "n")
     request = schema.CreateSchemaRequest(parent="projects/p", schema=schema.Schema(name="x"))

@@ -150,7 +150,7 @@ def test_the_history_report_about_a_message_has_all_events_of_that_message(
     assert [event.seconds for event in told.deadline_changes] == [20]
 
 
-def test_looking_up_a_message_id_of_several_topics_in_the_history_needs_the_topic(
+def test_a_history_lookup_of_a_message_id_used_in_several_topics_requires_the_topic(
     emulator: Emulator, wire: Wire
 ) -> None:
     """Each topic counts from 1."""
@@ -297,7 +297,7 @@ def test_history_wait_until_evaluates_its_condition_after_each_event(
         history.wait_until(lambda: len(history.publishes()) == 3, 0.01)
 
 
-def test_history_wait_until_returns_for_a_condition_that_changes_without_events(
+def test_history_wait_until_notices_a_condition_that_becomes_true_without_an_event(
     history: History,
 ) -> None:
     """An example is a future of the test. The condition is also evaluated periodically."""

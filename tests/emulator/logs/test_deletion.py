@@ -81,7 +81,7 @@ def test_records_appended_during_a_delete_with_a_filter_are_not_deleted(driver: 
     assert seqs(driver.read(after=99).messages) == [101]
 
 
-def test_the_count_of_a_record_delete_excludes_records_trimmed_by_the_cap_meanwhile(
+def test_the_count_of_a_record_delete_excludes_records_trimmed_by_the_cap_in_the_meantime(
     driver: Driver,
 ) -> None:
     work = driver.feeds.deletion(request(tag="b"))

@@ -17,7 +17,7 @@ def driver() -> Driver:
     return Driver()
 
 
-def test_expired_records_before_deleted_records_are_reported_to_readers_as_a_gap(
+def test_expired_records_are_reported_to_readers_as_a_gap_though_later_records_are_deleted(
     driver: Driver,
 ) -> None:
     """The gap is reported even if the expiry timer has not run yet."""

@@ -65,7 +65,9 @@ def test_messages_from_before_a_topic_became_a_feed_are_reported_to_readers_as_t
     assert (response.HasField("gap"), seqs(response.messages)) == (False, [3])
 
 
-def test_a_topic_that_was_only_published_to_is_no_feed(driver: Driver) -> None:
+def test_publishing_a_message_to_a_topic_does_not_turn_the_topic_into_a_feed(
+    driver: Driver,
+) -> None:
     publish(driver, "a")
     with pytest.raises(NotFound, match="not a feed"):
         driver.state()

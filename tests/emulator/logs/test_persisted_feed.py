@@ -105,7 +105,7 @@ RUNS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 4)), max_size=4)
 
 
 @given(st.sets(st.integers(1, 30)), RUNS, st.integers(0, 10), st.integers(0, 10), st.booleans())
-def test_each_number_of_a_recovered_feed_has_a_record_or_one_reason_for_its_absence(
+def test_each_sequence_number_of_a_recovered_feed_has_a_record_or_one_reason_for_absence(
     seqs: set[int], runs: list[tuple[int, int]], floor: int, beyond: int, all_was_kept: bool
 ) -> None:
     """Each number is below a floor, has a record, is silent, or is lost."""

@@ -58,7 +58,7 @@ def test_the_error_for_a_router_that_closes_a_cycle_names_the_path_of_the_cycle(
     graph.check("x", "y", allow_cycle=False)
 
 
-def test_a_router_change_is_accepted_if_only_the_old_route_would_close_a_cycle() -> None:
+def test_a_router_change_is_checked_for_cycles_without_the_route_that_it_replaces() -> None:
     """Only the new route counts."""
     graph = graph_of(*chain("a", "b", "c"))
     graph.check("c", "a", allow_cycle=False, without="a-b")

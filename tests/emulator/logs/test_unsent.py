@@ -84,7 +84,7 @@ def test_a_broker_at_its_byte_limit_serves_watch_readers_one_after_the_other() -
     assert in_use(driver) == 0
 
 
-def test_watch_readers_that_wait_for_memory_are_served_in_the_order_of_their_waiting() -> None:
+def test_watch_readers_are_served_in_the_order_in_which_they_began_to_wait_for_memory() -> None:
     """Readers are served in the order in which they began to wait."""
     _, (one, two, three) = full_broker(3)
     assert one.next() is not None

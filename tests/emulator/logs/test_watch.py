@@ -53,7 +53,7 @@ def test_an_append_wakes_no_reader_of_a_watch_session_without_a_stream(driver: D
     assert not reader.watch.has_more
 
 
-def test_a_watch_filters_many_records_in_pieces_and_lets_other_readers_run_between(
+def test_a_watch_filters_many_records_in_pieces_so_that_other_readers_can_run_in_between(
     driver: Driver,
 ) -> None:
     """Other readers have their turn in between. Each piece asks for another call."""
@@ -132,7 +132,9 @@ def test_a_watch_repeats_the_gap_of_a_topic_recreation_until_the_reader_has_rece
     assert kinds(Reader(watch).take()) == frames
 
 
-def test_a_watch_reports_only_records_lost_before_its_start_as_too_old(driver: Driver) -> None:
+def test_a_watch_gives_the_reason_too_old_only_for_records_lost_before_the_watch_started(
+    driver: Driver,
+) -> None:
     """A later loss has its own reason."""
     driver.put(cap_records=1)
     driver.append("a", "b")
@@ -157,7 +159,7 @@ def test_a_watch_sends_no_expired_records_even_before_the_expiry_timer_has_run(
     assert kinds(reader.take()) == ["gap", "caught_up"]
 
 
-def test_a_watch_reports_a_topic_that_was_deleted_and_created_again_as_deleted(
+def test_a_watch_reports_a_deleted_topic_as_deleted_even_if_the_topic_was_created_again(
     driver: Driver,
 ) -> None:
     watch = driver.watch()

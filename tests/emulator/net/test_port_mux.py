@@ -58,7 +58,7 @@ async def clients(grpc: Grpc, count: int) -> AsyncIterator[int]:
             grpc.close()
 
 
-async def test_the_port_mux_passes_simultaneous_grpc_connections_in_groups_with_pauses() -> None:
+async def test_the_port_mux_pauses_between_groups_of_simultaneous_grpc_connections() -> None:
     """There is a pause after each group."""
     grpc = Grpc(backlog=100)
     async with clients(grpc, 5 * AT_ONCE):

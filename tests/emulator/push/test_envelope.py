@@ -76,7 +76,7 @@ def test_the_json_body_of_a_push_request_omits_fields_that_the_message_does_not_
     assert not absent & set(json.loads(posted(message(**fields)).body)["message"])
 
 
-def test_a_push_request_has_the_delivery_attempt_only_with_a_dead_letter_policy() -> None:
+def test_push_requests_contain_the_delivery_attempt_only_if_a_dead_letter_policy_is_set() -> None:
     """A pull follows the same rule."""
     assert "deliveryAttempt" not in json.loads(posted(message(data=b"x"), attempt=3).body)
     body = json.loads(posted(message(data=b"x"), attempt=3, dead_letter=True).body)
@@ -157,7 +157,7 @@ def test_push_requests_omit_message_attributes_that_are_invalid_as_http_headers(
 
 
 @given(st.dictionaries(st.text(), st.text()), st.text())
-def test_texts_of_a_message_cannot_inject_http_headers_into_a_push_request(
+def test_attributes_and_ordering_keys_cannot_inject_http_headers_into_a_push_request(
     attributes: dict[str, str], key: str
 ) -> None:
     """The text of a publisher cannot add headers or lines."""

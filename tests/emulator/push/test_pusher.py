@@ -363,7 +363,7 @@ async def test_setting_a_push_endpoint_for_a_pull_subscription_pushes_its_backlo
 
 
 @pushing()
-async def test_a_new_push_endpoint_gets_messages_without_the_pause_of_the_failed_former_one(
+async def test_after_a_change_of_the_push_endpoint_the_pause_for_the_old_endpoint_does_not_apply(
     world: World,
 ) -> None:
     """The failures belong to the other endpoint, and so does the end of its pause."""
@@ -473,7 +473,7 @@ async def test_stopping_the_pusher_frees_the_leases_of_messages_whose_push_is_un
 
 
 @pushing()
-async def test_stopping_the_pusher_cancels_open_push_requests_to_a_former_endpoint(
+async def test_stopping_the_pusher_cancels_unanswered_push_requests_to_a_removed_push_endpoint(
     world: World,
 ) -> None:
     """The message can be pulled."""

@@ -173,7 +173,7 @@ def test_an_unanswered_push_request_times_out_at_the_ack_deadline_of_the_broker_
     await_acknowledged(emulator)
 
 
-def test_a_push_endpoint_that_starts_late_receives_the_messages_published_before(
+def test_a_push_endpoint_that_starts_late_receives_the_messages_published_before_its_start(
     emulator: Emulator, wire: Wire, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """First nothing listens, then a server hangs up or speaks no HTTP, then the endpoint starts."""

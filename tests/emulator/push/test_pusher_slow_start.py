@@ -14,7 +14,7 @@ from pullstream_emulator.push.pusher import (
 )
 
 
-def test_the_limit_of_concurrent_push_requests_doubles_after_a_fully_used_window_succeeds() -> None:
+def test_the_limit_of_concurrent_push_requests_doubles_after_as_many_successes() -> None:
     """The window grows from a few requests to many within a few rounds."""
     pace = SlowStart()
     for expected in (8, 16, 32):
@@ -43,7 +43,7 @@ def test_each_round_of_failed_push_requests_doubles_the_pause_up_to_one_minute()
     assert set(windows[3:]) == {1}
 
 
-def test_several_failed_push_requests_of_one_round_lengthen_the_pause_once() -> None:
+def test_failures_of_simultaneous_push_requests_lengthen_the_pause_only_once() -> None:
     """A full window of requests to a dead endpoint counts as one failure."""
     pace = SlowStart()
     begun = pace.round

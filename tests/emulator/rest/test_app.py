@@ -204,7 +204,7 @@ def test_a_rest_pull_waits_for_a_published_message(rest: RestClient, emulator: E
     assert [r["message"]["data"] for r in received] == [in_base64("hello")]
 
 
-def test_a_waiting_rest_pull_is_answered_empty_before_the_timeout_in_its_header(
+def test_a_rest_pull_that_finds_no_message_is_answered_before_the_timeout_in_its_header(
     rest: RestClient,
 ) -> None:
     """A header may have the time limit, as in requests of Google's clients."""

@@ -100,7 +100,7 @@ def test_resending_a_dead_letter_that_is_leased_is_refused(
     assert len(emulator.messages(TOPIC)) == 1
 
 
-def test_a_dead_letter_is_not_resent_before_leased_earlier_ones_of_its_ordering_key(
+def test_a_dead_letter_cannot_be_resent_while_an_earlier_one_of_its_ordering_key_is_leased(
     rest: RestClient, wire: Wire
 ) -> None:
     fail(wire, "a", "b", key="k")
@@ -158,7 +158,7 @@ def test_a_request_to_resend_a_dead_letter_with_an_invalid_subscription_name_is_
     assert f"(name={PARKED}?)" in reply.content["error"]["message"]
 
 
-def test_the_http_list_of_dead_letters_hides_projects_without_access_from_the_caller(
+def test_the_http_list_of_dead_letters_shows_only_projects_that_the_caller_may_access(
     clock: ManualClock,
 ) -> None:
     access = Access({"all": Principal("root"), "other": Principal("ci", frozenset({"other"}))})

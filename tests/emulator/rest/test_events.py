@@ -286,7 +286,7 @@ def test_a_live_event_stream_can_continue_after_a_given_event_number(
 
 
 @pytest.mark.parametrize("query", ["", "&filter=attributes:n"])
-def test_a_live_event_stream_that_skips_events_reports_their_number(
+def test_a_live_event_stream_that_skips_events_states_the_number_of_skipped_events(
     emulator: Emulator, rest: RestClient, query: str
 ) -> None:
     """Nobody can read more, and the page must not freeze."""
@@ -337,7 +337,7 @@ def test_a_live_event_stream_shows_only_projects_that_the_caller_may_access(
         assert client.call("GET", "/v0/live").status == 401
 
 
-def test_the_http_report_does_not_decode_a_message_by_a_schema_of_a_project_without_access(
+def test_the_http_report_decodes_no_message_by_a_schema_that_the_caller_may_not_access(
     clock: ManualClock,
 ) -> None:
     """A caller without access to that project would learn the names of its fields."""

@@ -254,7 +254,7 @@ def test_without_a_host_header_only_requests_with_an_allowed_origin_are_accepted
         ("cross-site", "http://localhost:8085", False),
     ],
 )
-def test_the_sec_fetch_site_header_decides_about_a_request_without_an_origin_header(
+def test_a_foreign_sec_fetch_site_header_is_overruled_only_by_an_allowed_origin_header(
     site: str, origin: str | None, passes: bool
 ) -> None:
     headers = {"Host": ["localhost:8085"], "Sec-Fetch-Site": [site]}
@@ -309,7 +309,7 @@ def test_the_broker_refuses_an_allow_origin_value_that_can_match_no_origin(
         checked_origin(text)
 
 
-def test_the_accepted_names_of_the_machine_are_its_host_name_full_name_and_cluster_name(
+def test_the_machine_names_accepted_as_host_are_host_name_full_name_and_cluster_domain(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The domain of the cluster is read from the resolver configuration."""

@@ -61,7 +61,7 @@ async def test_simultaneous_readers_of_the_live_status_share_one_computation() -
     assert live.version == 1
 
 
-def test_a_live_status_read_contains_changes_made_while_an_earlier_computation_runs() -> None:
+def test_a_live_status_read_contains_changes_made_after_a_running_computation_began() -> None:
     """A caller sees every change that it knows of."""
 
     async def read() -> str:
@@ -99,7 +99,7 @@ async def test_a_reader_of_the_live_status_gets_all_changes_since_its_known_vers
     assert content(live.changes(3, everything)) == {}
 
 
-async def test_after_some_versions_the_live_status_keeps_no_memory_of_removed_resources() -> None:
+async def test_the_live_status_forgets_removed_resources_after_a_fixed_number_of_versions() -> None:
     """A reader that has not read for a minute gets the whole status."""
     engine, live = populated(2)
     await live.refresh()

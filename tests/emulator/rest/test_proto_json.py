@@ -302,7 +302,7 @@ def test_a_rest_body_that_is_not_json_is_refused(body: bytes) -> None:
         read(ROUTE["CreateSubscription"], SUBSCRIPTION, (), body)
 
 
-def test_the_error_about_a_long_invalid_rest_value_quotes_only_a_part() -> None:
+def test_the_error_about_a_long_invalid_rest_value_quotes_only_a_part_of_the_value() -> None:
     """The error quotes only a part."""
     assert len(refusal("CreateTopic", TOPIC, {"x" * 100_000: 1})) < 300
     assert len(refusal("Publish", TOPIC, {"messages": [{"data": "?" * 100_000}]})) < 300

@@ -30,7 +30,7 @@ def test_schema_checks_accept_messages_written_by_an_avro_library(
 
 
 @given(schema=schemas(itertools.count()), data=st.binary(), encoding=st.sampled_from([1, 2]))
-def test_an_avro_schema_accepts_or_refuses_any_message_bytes_without_other_errors(
+def test_any_message_bytes_are_accepted_or_refused_by_an_avro_schema_without_a_crash(
     schema: Any, data: bytes, encoding: pb.Encoding
 ) -> None:
     """Invalid bytes are refused without another exception."""

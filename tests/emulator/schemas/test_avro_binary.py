@@ -76,7 +76,7 @@ def test_avro_int_values_beyond_32_bits_and_long_values_beyond_64_bits_are_refus
     assert not takes("int", in_binary("long", -(2**31) - 1), pb.BINARY)
 
 
-def test_an_array_block_with_its_size_in_bytes_is_accepted_in_an_avro_message() -> None:
+def test_an_avro_array_block_that_states_its_size_in_bytes_is_accepted() -> None:
     """The count of the block is negative then."""
     assert takes({"type": "array", "items": "int"}, b"\x03\x04\x02\x02\x00", pb.BINARY)
 

@@ -211,7 +211,7 @@ def test_messages_of_a_topic_keep_their_order_during_a_slow_schema_check(
     assert ids == ["1", "2", "3", "4", "5"]
 
 
-def test_a_feed_append_repeated_with_its_key_during_a_slow_schema_check_is_applied_once(
+def test_an_append_repeated_with_its_idempotency_key_during_a_schema_check_is_applied_once(
     wire: Wire,
 ) -> None:
     create(wire)
@@ -223,7 +223,7 @@ def test_a_feed_append_repeated_with_its_key_during_a_slow_schema_check_is_appli
     assert sorted(answer.deduped for answer in answers) == [False, True]
 
 
-def test_a_message_in_a_schema_check_is_published_though_its_topic_loses_the_schema(
+def test_a_message_is_published_even_if_its_topic_loses_the_schema_during_the_schema_check(
     emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)

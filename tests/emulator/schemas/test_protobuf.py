@@ -161,7 +161,7 @@ def test_a_message_without_a_required_protobuf_field_is_refused(
 
 
 @given(data=st.binary(), encoding=st.sampled_from([1, 2]))
-def test_a_protobuf_schema_accepts_or_refuses_any_message_bytes_without_other_errors(
+def test_any_message_bytes_are_accepted_or_refused_by_a_protobuf_schema_without_a_crash(
     data: bytes, encoding: pb.Encoding
 ) -> None:
     """Invalid bytes are refused without another exception."""

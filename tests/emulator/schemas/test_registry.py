@@ -302,7 +302,7 @@ def test_schema_revisions_are_listed_in_pages(registry: Registry) -> None:
     assert registry.revisions(page_size=3) == ids[::-1]
 
 
-def test_committing_a_schema_that_is_incompatible_with_any_revision_is_refused(
+def test_a_schema_commit_that_is_incompatible_with_at_least_one_older_revision_is_refused(
     registry: Registry,
 ) -> None:
     """The schema must also match older revisions, which a topic may still accept."""
@@ -362,7 +362,9 @@ def test_schema_revisions_can_be_deleted_except_the_last_one(
     assert registry.revisions() == [first.revision_id]
 
 
-def test_the_revision_id_of_a_schema_request_may_be_a_separate_field(registry: Registry) -> None:
+def test_a_delete_schema_revision_request_may_give_the_revision_in_its_revision_id_field(
+    registry: Registry,
+) -> None:
     """Older clients use a separate field."""
     first = registry.create().revision_id
     registry.commit(avro("people"))
@@ -405,7 +407,7 @@ def test_a_message_gets_the_id_of_the_newest_schema_revision_that_accepts_it(
     assert registry.takes(large, first=third) == ""
 
 
-def test_the_schema_revision_range_of_a_topic_stays_the_same_when_its_bounds_are_deleted(
+def test_a_topic_keeps_its_schema_revision_range_if_the_first_or_last_revision_is_deleted(
     registry: Registry,
 ) -> None:
     """The range between two bounds does not change when these are deleted."""
@@ -505,7 +507,7 @@ def check_settings(registry: Registry, **settings: Any) -> None:
     )
 
 
-def test_topic_schema_settings_with_a_missing_schema_or_reversed_revisions_are_refused(
+def test_topic_settings_with_a_missing_schema_or_a_reversed_revision_range_are_refused(
     registry: Registry,
 ) -> None:
     """The encoding is required, too."""
@@ -529,7 +531,7 @@ def test_topic_schema_settings_with_a_missing_schema_or_reversed_revisions_are_r
 # ---- restoration -------------------------------------------------------------------------------
 
 
-def test_schemas_are_restored_from_storage_with_revisions_and_deleted_bounds(
+def test_schemas_restored_from_storage_have_all_revisions_and_remember_deleted_ones(
     registry: Registry,
 ) -> None:
     """The bytes recorded by an observer have the revisions, their order, and deleted bounds."""

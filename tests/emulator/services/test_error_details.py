@@ -168,7 +168,7 @@ def test_errors_ending_a_streaming_pull_have_error_details(wire: Wire, emulator:
     check_details(last.call, grpc.StatusCode.UNAVAILABLE)
 
 
-def test_an_acknowledge_error_names_refused_ack_ids_only_if_all_fit_into_client_limits(
+def test_an_acknowledge_error_too_large_for_clients_names_none_of_the_refused_ack_ids(
     wire: Wire,
 ) -> None:
     """A response above the limit would be rejected at random, so the largest one is repeated."""

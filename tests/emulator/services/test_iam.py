@@ -217,7 +217,7 @@ def test_deleting_a_resource_deletes_its_iam_policy(
     policies.removed(Resource.TOPIC, TOPIC)
 
 
-def test_deleting_other_stored_state_of_a_resource_keeps_its_iam_policy(
+def test_deleting_stored_values_of_a_topic_but_not_the_topic_keeps_the_iam_policy(
     policies: IamPolicies,
 ) -> None:
     """Other state of a resource is stored under the same name."""

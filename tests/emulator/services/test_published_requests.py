@@ -60,7 +60,9 @@ def test_a_repeated_publish_request_returns_the_first_message_ids_and_publishes_
     assert [message.data for message in emulator.messages(TOPIC)] == [b"a", b"b"]
 
 
-def test_publish_requests_with_another_key_or_topic_are_published(emulator: Emulator) -> None:
+def test_publish_requests_with_a_different_idempotency_key_or_topic_are_not_repetitions(
+    emulator: Emulator,
+) -> None:
     """Only a request of the same key and the same topic is a repetition."""
     publish(emulator, b"a", key="request-1")
     publish(emulator, b"b", key="request-2")
@@ -71,7 +73,7 @@ def test_publish_requests_with_another_key_or_topic_are_published(emulator: Emul
     assert [message.data for message in emulator.messages(OTHER)] == [b"c"]
 
 
-def test_a_publish_request_that_was_refused_can_be_sent_again_with_the_same_key(
+def test_a_refused_publish_request_can_be_sent_again_with_the_same_idempotency_key(
     emulator: Emulator,
 ) -> None:
     """A request that failed is tried again, also with the same key."""
@@ -113,7 +115,7 @@ def test_a_publish_request_repeated_after_its_topic_was_recreated_is_published_a
     assert published == 1
 
 
-def test_only_a_limited_number_of_keys_of_publish_requests_is_remembered(
+def test_the_number_of_remembered_idempotency_keys_of_publish_requests_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The memory is limited in size."""

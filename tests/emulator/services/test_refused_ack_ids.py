@@ -133,7 +133,7 @@ def reported(server: Server, kind: Kind, ack_ids: list[str], read: Reader) -> di
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("kind", get_args(Kind))
-def test_official_clients_never_read_an_error_as_success_of_a_refused_ack_id(
+def test_no_broker_error_makes_an_official_client_report_success_for_a_refused_ack_id(
     kind: Kind, read: Reader
 ) -> None:
     """Requests have any size and share of refused IDs. Some leases of a key are withdrawn."""
@@ -160,7 +160,7 @@ def test_official_clients_never_read_an_error_as_success_of_a_refused_ack_id(
 
 
 @pytest.mark.parametrize("kind", ["acknowledge", "extend"])
-def test_the_error_of_a_short_exactly_once_request_has_a_result_for_every_ack_id(
+def test_the_error_of_a_small_exactly_once_request_has_a_result_for_every_requested_ack_id(
     kind: Kind,
 ) -> None:
     """The valid IDs are named as failures that a client repeats, and the repeat succeeds."""

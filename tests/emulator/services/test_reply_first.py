@@ -25,7 +25,7 @@ from tests.emulator.wire import TIMEOUT, Wire
 RESOLUTION = 0.0001
 
 
-async def test_messages_on_the_publishers_own_connection_follow_the_publish_reply() -> None:
+async def test_messages_on_the_publishers_own_connection_are_sent_after_the_publish_reply() -> None:
     """The next message for the publisher may be the one that it has just published."""
     loop = asyncio.get_running_loop()
     reply_first = ReplyFirst()
@@ -51,7 +51,7 @@ async def test_messages_delivered_on_other_connections_do_not_wait_for_the_publi
         reply_first.delay(peer).send(None)
 
 
-def test_the_delay_of_a_delivery_behind_the_publish_reply_begins_after_the_disk_write() -> None:
+def test_a_message_that_must_follow_the_publish_reply_waits_for_the_disk_write() -> None:
     """A Publish that waits for its barrier is answered after it, also when the barrier fails."""
 
     async def turn(failure: Unavailable | None) -> None:

@@ -285,7 +285,7 @@ def test_with_return_leases_on_disconnect_messages_of_a_cut_stream_are_redeliver
     other.close()
 
 
-def test_with_return_leases_on_disconnect_a_message_is_redelivered_after_each_of_many_cuts(
+def test_return_leases_on_disconnect_redelivers_a_message_after_every_cancelled_stream(
     returning: Emulator,
 ) -> None:
     """A cancelled stream first looks like a half-closed one, whose leases continue."""

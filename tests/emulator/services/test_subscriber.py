@@ -86,7 +86,7 @@ def test_a_waiting_pull_is_answered_by_a_redelivery(
     assert data(call.result()) == [b"a"]
 
 
-def test_a_waiting_pull_is_answered_empty_before_the_deadline_of_its_caller(
+def test_a_waiting_pull_gets_an_empty_response_before_the_deadline_of_its_caller(
     wire: Wire, emulator: Emulator
 ) -> None:
     """The answer is an empty list with OK, so that the caller need not handle an error."""
@@ -121,7 +121,7 @@ def test_a_cancelled_pull_takes_no_message(wire: Wire, emulator: Emulator) -> No
     assert data(next_one.result()) == [b"a"]
 
 
-def test_messages_of_a_pull_whose_caller_disconnects_while_served_are_redelivered(
+def test_messages_of_a_pull_are_redelivered_if_its_caller_disconnects_before_the_response(
     wire: Wire, emulator: Emulator
 ) -> None:
     """The message is available at once and has no lease of a dead caller.

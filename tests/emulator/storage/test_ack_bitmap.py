@@ -36,7 +36,7 @@ def test_an_ack_bitmap_contains_the_same_finished_sequence_numbers_as_a_plain_se
 
 
 @given(since=st.integers(0, 3 * CHUNK), steps=STEPS)
-def test_finishing_or_reopening_numbers_in_an_ack_bitmap_returns_every_changed_chunk(
+def test_an_ack_bitmap_reports_every_chunk_that_finishing_or_reopening_numbers_changed(
     since: int, steps: list[tuple[bool, tuple[int, int]]]
 ) -> None:
     """A complete copy needs only `base` and the reported chunks after each step."""

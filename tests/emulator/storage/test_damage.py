@@ -35,7 +35,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     ("kind", "count"),
     [("flip_database", 30), ("flip_log", 15), ("change_rows", 30), ("cut_files", 20)],
 )
-def test_a_broker_with_a_damaged_data_directory_refuses_the_start_or_serves_all_data(
+def test_a_broker_with_a_damaged_data_directory_refuses_to_start_or_serves_all_data(
     trials: Trials, kind: str, count: int
 ) -> None:
     """Either the start is refused in one line, or the broker serves everything as before."""

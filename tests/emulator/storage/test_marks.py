@@ -89,7 +89,7 @@ def test_storage_commit_marks_are_flushed_to_disk_at_an_interval(
     assert len(flushes) == 4
 
 
-def test_a_slow_disk_spends_at_most_a_twentieth_of_the_time_on_flushing_commit_marks(
+def test_flushes_of_commit_marks_to_a_slow_disk_take_at_most_a_twentieth_of_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The interval between the flushes grows."""

@@ -115,7 +115,7 @@ def test_schemas_and_iam_policies_are_kept_across_a_restart(restarts: Restarts, 
     assert wire.call("GetIamPolicy", iam.GetIamPolicyRequest(resource=TOPIC)) == policy
 
 
-def test_a_subscription_of_a_deleted_topic_gets_nothing_of_the_new_topic_after_a_restart(
+def test_after_a_restart_a_recreated_topic_does_not_deliver_to_its_old_subscription(
     restarts: Restarts, wire: Wire
 ) -> None:
     """The subscription of the deleted topic has its backlog, and nothing of the new topic."""

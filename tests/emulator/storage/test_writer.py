@@ -314,7 +314,7 @@ def test_a_publish_waits_for_the_disk_if_an_unwritten_change_is_older_than_max_l
     writer.close()
 
 
-def test_with_a_small_max_loss_a_publish_of_class_disk_waits_for_a_slow_disk(
+def test_with_a_tiny_max_loss_a_publish_with_durability_disk_waits_for_a_slow_disk(
     tmp_path: Path, disk: SlowDisk
 ) -> None:
     """The topic has class disk, where a publish is otherwise answered at once."""

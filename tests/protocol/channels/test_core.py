@@ -144,7 +144,7 @@ def test_a_channel_poll_withdrawn_by_its_caller_takes_no_message() -> None:
     assert (one.statistics().parked, one.statistics().waiting) == (0, 1)
 
 
-def test_a_channel_subscriber_keeps_its_session_after_the_end_of_a_long_poll() -> None:
+def test_the_session_timeout_of_a_channel_subscriber_counts_from_the_end_of_its_poll() -> None:
     """The sweep comes between a poll whose connection broke and the next poll."""
     one = hub()
     subscribe(one, "one", "a")

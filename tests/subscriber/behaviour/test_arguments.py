@@ -140,7 +140,7 @@ def test_a_subscription_fails_if_its_scheduler_was_used_by_an_earlier_subscripti
         (lambda c: c.close(-1), ValueError, "timeout is -1; it must not be negative"),
     ],
 )
-def test_every_client_method_raises_an_error_that_names_the_wrong_argument(
+def test_the_error_of_a_client_method_for_a_wrong_argument_names_the_argument(
     here: Stage, call: Callable[[SubscriberClient], object], error: type[Exception], text: str
 ) -> None:
     """Python's own error would name a detail of the SDK."""

@@ -168,7 +168,7 @@ def test_async_callbacks_handle_the_messages_of_an_ordering_key_in_order(here: S
     assert future.statistics().callback_errors == 1
 
 
-async def test_async_callbacks_run_on_the_users_event_loop_which_keeps_running_after_the_end(
+async def test_async_callbacks_run_on_the_users_event_loop_and_closing_does_not_stop_the_loop(
     here: Stage,
 ) -> None:
     """Callbacks run on the loop's thread with its other tasks."""

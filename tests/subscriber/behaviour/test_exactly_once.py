@@ -43,7 +43,7 @@ def test_an_unanswered_exactly_once_receipt_does_not_block_the_stream_reader(her
     assert len(log.messages) == 5
 
 
-def test_without_ordering_an_exactly_once_response_waits_only_for_its_own_receipts() -> None:
+def test_an_unordered_exactly_once_message_does_not_wait_for_receipts_of_other_responses() -> None:
     """Without ordering, later messages overtake a hanging confirmation."""
     with stage(enable_exactly_once_delivery=True) as here:
         log = Log()
@@ -167,7 +167,7 @@ def test_an_exactly_once_ack_after_the_end_of_the_lease_fails_with_invalid_ack_i
     clock.advance(1)
 
 
-def test_exactly_once_acks_behind_a_failed_one_of_their_key_succeed_after_its_retry() -> None:
+def test_after_the_retry_of_a_failed_exactly_once_ack_the_later_acks_of_its_key_succeed() -> None:
     """Acknowledgements behind a failed one succeed together.
 
     Each is refused until the previous one has succeeded. If they were sent one by one with growing

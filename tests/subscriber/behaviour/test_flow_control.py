@@ -99,7 +99,7 @@ def test_messages_with_ordering_keys_never_deadlock_in_a_tiny_flow_control_windo
     assert by_key == {"long": [*range(30)], **{key: [*range(10)] for key in "abc"}}
 
 
-def test_messages_held_behind_a_running_one_of_their_key_count_for_flow_control(
+def test_messages_that_wait_behind_a_running_callback_of_their_key_count_for_flow_control(
     here: Stage,
 ) -> None:
     """The window is full of one key, and no more of it is received."""

@@ -153,7 +153,7 @@ def assert_all_acknowledged(here: Stage) -> None:
     assert here.backlog == 0
 
 
-def test_every_use_of_a_client_of_the_parent_in_a_forked_child_raises_at_once(
+def test_using_the_client_of_the_parent_in_a_forked_child_raises_an_error_at_once(
     lines: list[str],
 ) -> None:
     """No use hangs on a thread or a lock that only the parent has."""
@@ -179,7 +179,7 @@ def test_a_subscription_continues_in_the_parent_after_a_fork(lines: list[str]) -
     assert lines[2] == "['before', 'after'] True"
 
 
-def test_a_forked_child_survives_while_its_parent_receives_messages() -> None:
+def test_a_fork_while_the_parent_receives_messages_does_not_crash_the_child() -> None:
     """A thread of the parent inside gRPC at the fork makes the child's threads of gRPC crash."""
     with stage() as here:
         assert run(CROWD, here) == ["7"] * CHILDREN

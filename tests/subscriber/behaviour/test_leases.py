@@ -51,7 +51,9 @@ def wait_for_extensions(events: Events, extensions: list[tuple[int, int]]) -> No
     assert events.extensions == extensions
 
 
-def test_leases_of_slow_callbacks_and_waiting_messages_are_kept_by_extensions(here: Stage) -> None:
+def test_the_client_extends_leases_of_messages_that_run_in_slow_callbacks_or_wait(
+    here: Stage,
+) -> None:
     """A message that runs, waits for a worker, or is held behind its key is delivered once."""
     gate = Gate()
     manager = here.manage(gate, workers=1)
@@ -206,7 +208,7 @@ def test_a_message_is_dropped_and_reported_to_a_hook_after_max_lease_duration(
     assert len(log.messages) == 1
 
 
-def test_an_ack_after_the_end_of_the_lease_gets_the_servers_answer() -> None:
+def test_the_future_of_an_ack_after_the_end_of_the_lease_has_the_servers_answer() -> None:
     """With exactly-once delivery the answer is a refusal, otherwise OK."""
     for exactly_once in (True, False):
         with stage(ManualClock(), enable_exactly_once_delivery=exactly_once) as here:
@@ -245,7 +247,7 @@ def test_a_plain_ack_after_the_end_of_the_lease_is_logged(
         eventually(lambda: "acknowledged after their lease was given up" in caplog.text)
 
 
-def test_max_lease_duration_of_a_message_counts_from_the_previous_callback_of_its_key(
+def test_max_lease_duration_counts_from_the_end_of_the_previous_callback_of_the_key(
     here: Stage,
 ) -> None:
     """The held message is given up like any other when its time is over."""

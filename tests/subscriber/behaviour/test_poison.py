@@ -273,7 +273,7 @@ class GivenUp(Hooks):
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-def test_a_hanging_callback_adds_no_delivery_attempt_to_messages_held_behind_it(
+def test_a_hanging_callback_adds_no_delivery_attempt_to_later_messages_of_its_key(
     exactly_once: bool,
 ) -> None:
     """The messages behind a hanging callback have been held for as long as it has run."""

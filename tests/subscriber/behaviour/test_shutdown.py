@@ -132,7 +132,7 @@ def test_a_close_in_mode_nack_returns_messages_to_the_server_and_later_acks_fail
     assert len(acking.gate.messages) == 2
 
 
-def test_a_draining_close_returns_running_messages_to_the_server_at_its_time_limit(
+def test_at_its_time_limit_a_draining_close_returns_unfinished_messages_to_the_server(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A callback that never ends cannot delay the end, and its lost disposition is logged."""

@@ -122,7 +122,7 @@ def here() -> Iterator[Stage]:
         ("begin_close", "statistics"),
     ],
 )
-def test_a_subscription_call_in_a_signal_handler_that_interrupts_another_does_not_hang(
+def test_calls_of_a_subscription_in_a_signal_handler_that_interrupts_a_call_do_not_hang(
     here: Stage, call: str, handler_calls: str
 ) -> None:
     log, handler = Log(lambda message: None), Handler()
@@ -169,7 +169,7 @@ def test_feed_reader_calls_in_a_signal_handler_that_interrupts_the_reader_do_not
     assert reader.close(timeout=TIMEOUT)
 
 
-def test_a_close_in_a_signal_handler_raises_instead_of_waiting_for_the_interrupted_call(
+def test_waiting_for_an_interrupted_subscription_in_a_signal_handler_raises_an_error(
     here: Stage,
 ) -> None:
     """Without a time limit, it would wait for ever."""

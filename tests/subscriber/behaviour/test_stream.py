@@ -174,7 +174,7 @@ def test_the_time_limit_for_a_server_outage_does_not_include_earlier_outages() -
         assert manager.future.running()
 
 
-def test_streams_that_break_after_one_ping_answer_do_not_end_a_measured_outage() -> None:
+def test_a_stream_that_breaks_after_one_ping_answer_does_not_reset_the_outage_time_limit() -> None:
     """Streams that answer a ping and break at once do not end an outage.
 
     The answer to the first ping shows that a server is there, but not that messages will come. The

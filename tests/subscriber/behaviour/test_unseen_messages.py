@@ -32,7 +32,7 @@ def attempts(world: World) -> list[int]:
     return [found[number] for number in range(COUNT)]
 
 
-def test_messages_held_behind_a_callback_return_to_the_server_without_delivery_attempt(
+def test_a_shutdown_returns_waiting_messages_to_the_server_without_a_delivery_attempt(
     world: World,
 ) -> None:
     """The running callback has seen its message. It may finish, and its nack counts."""
@@ -65,7 +65,7 @@ def test_a_shutdown_returns_messages_left_unread_by_flow_control_to_the_server(
     assert {one.delivery_attempt for one in response.received_messages} == {1}
 
 
-def test_the_client_warns_once_if_the_server_counts_returned_messages_as_attempts(
+def test_the_client_warns_once_if_returned_messages_count_as_delivery_attempts(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There is one warning for each run, not for each message."""

@@ -69,7 +69,7 @@ def test_the_ack_command_prints_the_refused_ack_ids_and_the_number_of_accepted_a
     assert broker.backlog(SUBSCRIPTION) == 1
 
 
-def test_the_nack_command_says_that_a_nack_without_confirmation_may_have_succeeded(
+def test_the_nack_command_prints_that_an_unconfirmed_nack_may_have_succeeded(
     broker: Emulator,
 ) -> None:
     """A server may apply a nack, not name it in its answer, and refuse it the second time."""

@@ -109,7 +109,7 @@ def test_the_backup_command_fails_for_a_broker_that_keeps_data_in_memory(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["../escaped", "/etc/escaped"])
-def test_the_backup_command_refuses_a_downloaded_archive_with_folders_in_its_file_names(
+def test_the_backup_command_refuses_an_archive_whose_file_names_contain_folders(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name with a folder is refused."""

@@ -59,7 +59,7 @@ def test_the_feeds_read_command_stops_at_the_end_of_the_feed_or_at_the_requested
     assert len(pullstream("feeds", "read", "news", "--max-messages", "1100").lines) == 1100
 
 
-def test_the_feeds_read_command_prints_which_sequence_numbers_a_gap_has_lost() -> None:
+def test_the_feeds_read_command_prints_the_sequence_numbers_that_are_lost_in_a_gap() -> None:
     """The gap is a note or a separate object."""
     pullstream("feeds", "put", "news", "--cap-records", "2")
     pullstream("feeds", "append", "news", "a", "b", "c")

@@ -56,7 +56,7 @@ def test_the_fetch_command_with_json_prints_all_fields_of_a_message() -> None:
         assert "ackId" not in record
 
 
-def test_the_fetch_command_without_ack_returns_messages_to_the_server_without_an_attempt(
+def test_the_fetch_command_without_ack_adds_no_delivery_attempt_to_returned_messages(
     broker: Emulator,
 ) -> None:
     """The next command gets them. Nothing has moved the clock."""

@@ -135,7 +135,7 @@ def test_the_peek_command_requires_the_yes_option_if_a_delivery_can_dead_letter_
 
 
 @pytest.mark.parametrize("options", [[], ["--yes"]])
-def test_the_peek_command_refuses_other_servers_ordered_exactly_once_subscriptions(
+def test_the_peek_command_refuses_an_ordered_exactly_once_subscription_of_another_server(
     elsewhere: Emulator, options: list[str]
 ) -> None:
     """A returned message withdraws the leases of the later messages of its key."""

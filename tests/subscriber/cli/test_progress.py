@@ -107,7 +107,7 @@ def test_a_waiting_command_is_interrupted_by_a_signal_to_another_thread(run: Run
         signal.signal(signal.SIGUSR1, previous)
 
 
-def test_a_command_interrupted_by_a_signal_still_accepts_messages_until_it_is_stopped() -> None:
+def test_a_command_refuses_new_messages_only_after_stop_and_not_after_an_interrupt() -> None:
     """Only `stop` refuses messages, because a signal handler may do little."""
     progress = Progress()
     progress.interrupt()

@@ -150,7 +150,7 @@ def test_a_failed_publish_command_prints_the_ids_of_the_messages_that_were_publi
         (("--ordering-key", "k" * 1025), "--ordering-key: ordering_key has 1025 bytes"),
     ],
 )
-def test_the_error_of_the_publish_command_names_the_option_that_pubsub_refuses(
+def test_the_publish_command_names_the_option_whose_value_pubsub_would_refuse(
     options: tuple[str, str], text: str
 ) -> None:
     """Nothing is published."""

@@ -247,7 +247,7 @@ def test_a_second_ctrl_c_in_the_subscribe_command_terminates_the_executed_comman
     assert broker.backlog(SUBSCRIPTION) == 1
 
 
-def test_the_subscribe_command_ends_when_the_reader_of_its_output_closes(
+def test_the_subscribe_command_ends_when_the_reader_closes_its_output_pipe(
     process: Process, broker: Emulator
 ) -> None:
     """As in `pullstream subscribe | head -1`, unread messages are not acknowledged."""

@@ -121,7 +121,7 @@ def test_a_signal_ends_the_watch_command_without_a_traceback_or_an_incomplete_ou
     assert err.decode().splitlines() in ([], [f"{OLDS}: caught up at 1"])
 
 
-def test_the_watch_command_ends_when_the_reader_of_its_output_closes(process: Process) -> None:
+def test_the_watch_command_ends_when_the_reader_closes_its_output_pipe(process: Process) -> None:
     """The reader closes in `pullstream watch | head -1`."""
     append(OLDS, ["one"])
     assert next_line(process) == b"one\n"

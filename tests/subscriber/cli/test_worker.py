@@ -107,7 +107,7 @@ def test_the_callback_of_the_worker_command_may_take_batches_of_messages(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_the_worker_command_after_its_running_messages_are_acked(
+def test_a_signal_ends_the_worker_command_after_the_messages_in_progress_are_acked(
     number: int, code: int, start: Start, broker: Emulator
 ) -> None:
     """Messages that have not begun are free, and running ones are finished and acknowledged."""

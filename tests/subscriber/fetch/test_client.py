@@ -117,7 +117,7 @@ def ids(fetched: Fetched) -> list[str]:
     return [m.ack_id for _, response in fetched.responses for m in response.received_messages]
 
 
-def test_the_second_request_of_a_fetch_waits_for_the_time_left_by_the_first_request() -> None:
+def test_the_second_request_of_a_fetch_waits_only_for_the_rest_of_the_fetch_timeout() -> None:
     """Half of the first of five seconds is over."""
     script = Script((0.5, 0), (1.0, 2))
     fetched = script.run(max_messages=3)
@@ -126,7 +126,7 @@ def test_the_second_request_of_a_fetch_waits_for_the_time_left_by_the_first_requ
 
 
 @pytest.mark.parametrize(("timeout", "takes"), [(5.0, 4.91), (0.5, 0.46), (0.01, 0.0095)])
-def test_a_fetch_sends_no_further_request_if_less_time_than_its_margin_is_left(
+def test_a_fetch_sends_no_further_request_if_too_little_of_its_timeout_is_left(
     timeout: float, takes: float
 ) -> None:
     """The margin is 100 ms, or a tenth of a timeout below a second."""
@@ -137,7 +137,7 @@ def test_a_fetch_sends_no_further_request_if_less_time_than_its_margin_is_left(
 
 
 @pytest.mark.parametrize("timeout", [0.05, 1.0, 5.0, 15.0])
-def test_a_fetch_sends_no_further_request_after_an_answer_shortly_before_its_timeout(
+def test_a_fetch_sends_no_further_request_if_an_answer_arrives_just_before_its_timeout(
     timeout: float,
 ) -> None:
     """The server's own margin is too short for another request."""
@@ -157,7 +157,7 @@ def test_the_result_of_a_fetch_with_missing_ok_is_empty_if_no_message_arrives() 
     assert not raised.value.answered
 
 
-def test_a_long_fetch_repeats_a_waiting_request_that_ended_without_messages() -> None:
+def test_a_long_fetch_sends_another_long_poll_after_one_that_ended_without_messages() -> None:
     """No call waits longer than a server allows."""
     script = Script()
     with pytest.raises(PullTimeout):
@@ -166,7 +166,7 @@ def test_a_long_fetch_repeats_a_waiting_request_that_ended_without_messages() ->
     assert 199 < script.clock.monotonic() <= 200
 
 
-def test_after_a_full_response_a_fetch_sends_another_request_that_does_not_wait() -> None:
+def test_after_a_full_response_a_fetch_requests_more_without_waiting_for_new_messages() -> None:
     """There may be more messages than one response can hold."""
     script = Script((0, 1000), (0, 1000), (0, 10))
     fetched = script.run(max_messages=2500)
@@ -186,7 +186,7 @@ def test_the_pauses_between_fetch_requests_grow_if_the_server_answers_without_wa
     assert len(script.calls) < 20
 
 
-def test_the_result_of_a_fetch_with_an_unanswered_last_request_is_not_named_drained() -> None:
+def test_a_fetch_whose_last_request_gets_no_answer_ends_with_the_reason_timed_out() -> None:
     """The last request had no answer, so the reason is not "drained"."""
     script = Script((0, 1000), (1000, 0))
     fetched = script.run(max_messages=2500, timeout=5.0, no_wait=True)
@@ -200,7 +200,7 @@ def test_the_timeout_error_of_a_fetch_states_the_time_waited_for_an_answer() -> 
         script.run(timeout=None, no_wait=True)
 
 
-def test_a_fetch_that_was_cancelled_before_it_waits_ends_without_waiting() -> None:
+def test_a_fetch_cancelled_before_its_waiting_request_is_sent_ends_without_waiting() -> None:
     """The thread that starts the call cancels the fetch."""
     fetch = Fetch(Wanted(NAME, 2, min_messages=2), ManualClock())
     steps = fetch.steps()
@@ -283,7 +283,7 @@ def test_a_failed_fetch_nacks_the_messages_received_before_the_error(error: Base
     assert script.given_back == ["0", "1"]
 
 
-def test_an_interrupted_fetch_nacks_the_messages_of_a_response_that_had_just_arrived() -> None:
+def test_a_fetch_interrupted_after_the_arrival_of_a_response_nacks_its_messages() -> None:
     """The answer had arrived when the wait for it was interrupted."""
     steps = Fetch(Wanted(NAME), ManualClock()).steps()
     call = next(steps)
@@ -308,7 +308,7 @@ answers = st.tuples(st.floats(0, 3), st.one_of(st.integers(0, 1200), st.just(Una
     timeout=st.floats(0.05, 30),
     no_wait=st.booleans(),
 )
-def test_a_fetch_ends_within_its_timeout_and_nacks_messages_missing_from_its_result(
+def test_a_fetch_ends_within_its_timeout_and_nacks_all_messages_if_it_raises_an_error(
     script: list[tuple[float, int | BaseException]],
     max_messages: int,
     min_part: float,

@@ -279,7 +279,7 @@ def test_a_with_block_of_fetched_messages_cannot_be_entered_twice(server: Server
         messages.__enter__()
 
 
-def test_a_with_block_of_a_fetch_extends_leases_until_settlement_or_for_one_hour(
+def test_a_with_block_of_a_fetch_extends_each_lease_until_settlement_but_at_most_one_hour(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Leases are extended after four fifths of a minute, except those of settled messages."""

@@ -42,7 +42,7 @@ async def test_a_coroutine_can_fetch_and_acknowledge_messages(broker: Emulator) 
     assert broker.backlog(NAME) == 0
 
 
-def test_a_failed_async_acknowledgement_is_raised_once_by_the_with_block_of_its_fetch(
+def test_an_async_ack_error_raised_by_the_with_block_of_a_fetch_is_not_logged_by_asyncio(
     broker: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The block raises it. asyncio finds no unretrieved exception."""

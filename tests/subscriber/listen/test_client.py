@@ -109,7 +109,7 @@ def test_a_listener_that_fails_passes_its_error_to_every_channel_subscription(
     assert isinstance(answers.get(timeout=TIMEOUT), Internal)
 
 
-def test_messages_stay_with_the_publisher_while_a_listener_callback_is_slow(
+def test_the_publisher_keeps_messages_for_a_listener_while_the_listener_callback_is_slow(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """At most two answers wait in the client. Everything comes after the callback continues."""

@@ -63,7 +63,7 @@ def test_a_call_of_a_listener_that_fails_with_a_permanent_error_is_not_retried(o
 @pytest.mark.parametrize(
     ("error", "gives_up"), [(Unavailable("cut"), False), (DeadlineExceeded("late"), True)]
 )
-def test_a_listener_poll_cut_after_a_long_time_resets_the_time_limit_for_retries(
+def test_a_connection_loss_after_a_long_listener_poll_restarts_the_retry_time_limit(
     outage: Any, error: RpcError, gives_up: bool
 ) -> None:
     """A deadline that is exceeded proves nothing, because a server answers before it."""

@@ -131,7 +131,7 @@ def test_a_listener_subscribe_cancelled_before_its_answer_ends_with_aborted() ->
     assert isinstance(answered.error, Aborted)
 
 
-def test_a_listener_without_subscriptions_does_not_confirm_the_messages_of_a_poll_answer() -> None:
+def test_a_listener_without_subscriptions_left_confirms_no_messages_of_a_late_poll() -> None:
     """The client does not confirm its messages, so a later subscriber gets them again."""
     peer = Peer()
     known(peer)
@@ -143,7 +143,7 @@ def test_a_listener_without_subscriptions_does_not_confirm_the_messages_of_a_pol
     assert peer.poll()[1].max_processed_seq == 0
 
 
-def test_a_listener_reconnects_with_a_new_subscriber_name_after_it_gave_up_a_publisher() -> None:
+def test_a_listener_that_gave_up_its_retries_reconnects_with_a_new_subscriber_name() -> None:
     """The publisher may still run and would keep messages for the old name."""
     peer = Peer(give_up_after=5.0)
     interest = known(peer)
@@ -167,7 +167,7 @@ def test_a_permanent_error_of_a_poll_or_command_batch_ends_the_listener_session(
     assert len(peer.link) == 0
 
 
-def test_polls_without_messages_cut_by_a_proxy_do_not_end_the_listener_session() -> None:
+def test_a_proxy_that_cuts_polls_without_messages_does_not_end_the_listener_session() -> None:
     """Some proxies cut every call that is silent for a minute."""
     peer = Peer(give_up_after=5.0)
     interest = known(peer)

@@ -793,7 +793,9 @@ def test_closing_the_publisher_sends_all_messages_and_later_publishes_are_refuse
     publisher.close()
 
 
-def test_stopping_the_publisher_sends_all_messages_and_awaits_no_answers(server: Server) -> None:
+def test_stopping_the_publisher_sends_all_messages_without_waiting_for_the_answers(
+    server: Server,
+) -> None:
     """A second stop is an error, as in the official client."""
     server.gate.clear()
     publisher = server.connect(BatchSettings(max_latency=FOR_EVER))

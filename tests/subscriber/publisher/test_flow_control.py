@@ -60,7 +60,7 @@ def test_threads_blocked_by_publisher_flow_control_wake_when_the_publisher_is_cl
     assert gauge.abandon() == []
 
 
-def test_a_message_withdrawn_while_it_waits_for_publisher_flow_control_uses_no_room_later() -> None:
+def test_a_waiting_message_that_is_withdrawn_uses_no_room_in_publisher_flow_control() -> None:
     """The withdrawn message does not use up room later."""
     gauge = PublishGauge(PublishFlowControl(1, 100, BLOCK))
     gauge.enter(1, nothing)

@@ -106,7 +106,7 @@ def test_many_threads_may_wait_for_the_same_publish_future() -> None:
         assert found == ["5"] * 4
 
 
-def test_done_callbacks_of_a_publish_future_run_in_order_or_at_once_if_it_is_done() -> None:
+def test_publish_done_callbacks_run_in_order_and_one_added_to_a_done_future_runs_at_once() -> None:
     """A Future of the standard library does the same."""
     outcome = Outcome()
     future = PublishFuture(outcome, 0)

@@ -71,7 +71,7 @@ asyncio.run(main())
 """
 
 
-def test_a_program_that_ends_without_closing_sends_messages_that_wait_for_flow_control(
+def test_program_exit_sends_messages_that_wait_for_flow_control_of_an_unclosed_publisher(
     emulator: Emulator,
 ) -> None:
     """Flow control has not let all of them into the queue when the program ends."""

@@ -136,7 +136,7 @@ def test_a_publish_batch_that_a_caller_waits_for_is_sent_at_once() -> None:
     assert publisher.sent() == [[b"2", b"3"]]
 
 
-def test_a_publish_batch_whose_latency_has_passed_takes_more_messages_until_it_is_sent() -> None:
+def test_a_publish_batch_past_its_max_latency_accepts_messages_until_it_is_sent() -> None:
     """While there is no room for a request, batches grow."""
     publisher = Publisher(max_latency=1.0)
     publisher.add(b"1")
@@ -281,7 +281,7 @@ def test_publish_requests_are_retried_with_the_pauses_and_time_limit_of_the_retr
     assert publisher.queue.messages == 0
 
 
-def test_a_message_without_an_ordering_key_does_not_wait_for_the_retry_of_an_earlier_one() -> None:
+def test_a_message_without_an_ordering_key_does_not_wait_for_retries_of_other_messages() -> None:
     """The messages have no order."""
     publisher = Publisher(max_messages=1)
     publisher.add(b"1")
@@ -293,7 +293,7 @@ def test_a_message_without_an_ordering_key_does_not_wait_for_the_retry_of_an_ear
 # ---- limits ------------------------------------------------------------------------------------
 
 
-def test_the_limits_of_unanswered_publish_requests_with_and_without_keys_are_separate(
+def test_unanswered_publish_requests_with_and_without_ordering_keys_have_separate_limits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Messages without a key never wait for those with one."""
@@ -320,7 +320,7 @@ def test_the_total_bytes_of_unanswered_publish_requests_are_limited(
     assert publisher.sent() == [[b"y"]]
 
 
-def test_a_due_publish_retry_waits_for_an_answer_at_the_limit_of_unanswered_requests(
+def test_a_due_publish_retry_is_not_sent_while_unanswered_requests_are_at_their_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The thread would wake again and again; the next answer leads to the retry."""
@@ -357,7 +357,7 @@ def test_with_hedging_a_slow_publish_request_is_sent_again_after_each_delay() ->
     assert publisher.queue.next_due() is None
 
 
-def test_repeated_sends_by_publish_hedging_are_limited_by_tokens_that_successes_refill() -> None:
+def test_publish_hedging_is_limited_by_tokens_that_successful_requests_refill() -> None:
     """In an outage, hedging must not double the load."""
     hedging = PublishHedging(delay=1.0, max_tokens=1, refill_ratio=0.1)
     publisher = Publisher(max_messages=1, hedging=hedging)
@@ -397,7 +397,7 @@ def test_a_publish_batch_sent_twice_by_hedging_fails_only_when_both_requests_fai
 # ---- the end -----------------------------------------------------------------------------------
 
 
-def test_the_result_of_abandoning_the_publish_queue_is_all_unanswered_batches() -> None:
+def test_abandoning_the_publish_queue_yields_every_batch_that_has_no_answer() -> None:
     """The batches are open, waiting, in flight, or between two attempts."""
     publisher = Publisher(max_messages=1)
     batches = {publisher.add(b"1"), publisher.add(b"2"), publisher.add(b"3", "k")}

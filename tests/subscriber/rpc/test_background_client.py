@@ -25,7 +25,7 @@ class GivingBack(Running):
     ends_last = True
 
 
-def test_closing_a_client_ends_activities_that_nack_messages_after_all_other_activities() -> None:
+def test_activities_that_nack_messages_are_the_last_that_a_closing_client_ends() -> None:
     """Otherwise a fetch could get messages just before its own end that nothing settles."""
     told: list[RunningFuture] = []
     client = BackgroundClient(endpoint="localhost:1")

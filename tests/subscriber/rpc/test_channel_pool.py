@@ -182,7 +182,7 @@ def test_a_second_close_of_a_channel_pool_waits_until_the_first_close_is_finishe
         assert not thread.is_alive()
 
 
-def test_a_close_of_a_channel_pool_waits_only_a_limited_time_for_another_close() -> None:
+def test_a_close_of_a_channel_pool_does_not_wait_forever_for_a_stuck_concurrent_close() -> None:
     """A close does not wait for another one that is stuck.
 
     Sequence: Ctrl-C interrupts the main thread inside gRPC, which keeps a lock of the channel. A

@@ -97,7 +97,7 @@ def test_a_fork_of_the_process_waits_for_the_answer_to_a_grpc_call_in_flight(
         thread.join(TIMEOUT)
 
 
-def test_threads_that_read_streams_leave_grpc_for_a_fork_and_read_on_afterwards() -> None:
+def test_stream_reading_threads_pause_outside_grpc_during_a_fork_and_then_continue() -> None:
     """Two concurrent forks count as one: no reader enters before both are over."""
     barrier = ForkBarrier()
     readers = [WaitingReader(barrier) for _ in range(5)]

@@ -27,7 +27,7 @@ def test_the_first_pause_after_a_successful_retry_is_the_shortest_one() -> None:
     assert backoff.next_pause() <= 0.1
 
 
-def test_retry_attempts_are_due_after_growing_pauses_that_a_success_makes_short_again() -> None:
+def test_pauses_between_retry_attempts_grow_and_are_short_again_after_a_success() -> None:
     """After a success, the pauses are short again."""
     clock, now = RetryClock(1.0, 8.0), 100.0
     for longest in (1.0, 2.0, 4.0, 8.0, 8.0):

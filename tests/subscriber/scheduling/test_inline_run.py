@@ -26,7 +26,7 @@ class Duties:
         self.taken_over += 1
 
 
-def test_a_reader_thread_that_has_left_its_inline_callback_is_not_replaced() -> None:
+def test_a_reader_thread_whose_inline_callback_has_ended_is_not_replaced() -> None:
     """The relief came too late."""
     duties = Duties()
     inline_run = InlineRun(duties.take_over)
@@ -35,7 +35,7 @@ def test_a_reader_thread_that_has_left_its_inline_callback_is_not_replaced() -> 
     assert duties.taken_over == 0
 
 
-def test_a_reader_thread_replaced_during_an_inline_callback_does_not_read_on() -> None:
+def test_a_reader_thread_replaced_during_an_inline_callback_stops_reading_the_stream() -> None:
     """An inline caller is relieved only once."""
     duties = Duties()
     inline_run = InlineRun(duties.take_over)
@@ -46,7 +46,7 @@ def test_a_reader_thread_replaced_during_an_inline_callback_does_not_read_on() -
     assert duties.taken_over == 1
 
 
-def test_a_reader_thread_that_ends_its_callback_waits_if_its_replacement_is_starting() -> None:
+def test_a_reader_thread_that_ends_its_callback_waits_for_a_replacement_that_is_starting() -> None:
     """The callback returns while the other thread starts. Only one thread may read on."""
     duties = Duties()
     duties.may.clear()

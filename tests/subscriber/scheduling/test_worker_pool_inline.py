@@ -101,7 +101,7 @@ def occupy(caller: Caller, pieces: Iterable[object] = (None,)) -> Slow:
     return slow
 
 
-def test_a_reader_thread_runs_the_fast_callbacks_that_it_adds_to_the_pool_itself(
+def test_fast_callbacks_that_a_reader_thread_adds_to_the_pool_run_on_the_reader_thread(
     caller: Caller,
 ) -> None:
     """The work is done before `add` returns, and no worker wakes."""
@@ -167,7 +167,7 @@ def test_a_reader_thread_runs_callbacks_itself_if_it_adds_them_in_quick_successi
     assert watch.asked == asked + 1
 
 
-def test_a_reader_thread_runs_a_rare_callback_itself_if_the_stall_monitor_runs(
+def test_a_reader_thread_runs_a_rarely_added_callback_itself_if_the_stall_monitor_runs(
     caller: Caller, watch: Watched
 ) -> None:
     """A monitor that already runs for another pool watches this one at little cost.
@@ -262,7 +262,7 @@ def test_a_reader_thread_blocked_in_a_callback_is_replaced_and_workers_run_its_w
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_reader_thread_blocked_in_its_last_callback_is_replaced(
+def test_a_reader_thread_blocked_in_a_callback_is_replaced_even_if_no_other_work_waits(
     caller: Caller, closed: bool
 ) -> None:
     """No work waits, but the other duties of the inline caller do.
@@ -342,7 +342,9 @@ def test_a_callback_on_the_reader_thread_counts_towards_the_limit_of_concurrent_
     eventually(lambda: sleeping(caller.pool))
 
 
-def test_waiting_work_begins_when_a_replaced_reader_thread_ends_a_callback(caller: Caller) -> None:
+def test_a_replaced_reader_thread_frees_its_place_for_waiting_work_when_its_callback_ends(
+    caller: Caller,
+) -> None:
     """Work that waited because of the relieved caller begins when it leaves."""
     first, others = occupy(caller), Slow()
     caller.pool.check()
@@ -390,7 +392,7 @@ def test_work_added_to_a_pool_just_as_a_reader_thread_ends_its_callbacks_is_done
     assert note.threads[0] is not caller.thread
 
 
-def test_a_reader_thread_that_begins_a_callback_as_monitoring_ends_is_still_replaced(
+def test_a_reader_thread_that_blocks_just_as_pool_monitoring_ends_is_still_replaced(
     caller: Caller,
 ) -> None:
     """The monitor has seen no work for long.

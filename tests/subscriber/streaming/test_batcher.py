@@ -10,7 +10,7 @@ from pullstream_protocol.clock import ManualClock
 from tests.subscriber.streaming.fakes import TIMEOUT, ids, response
 
 
-def test_a_batch_handler_may_add_messages_to_the_next_batch_while_it_handles_one() -> None:
+def test_a_batch_handler_may_add_messages_to_the_next_batch_while_it_handles_a_batch() -> None:
     """The receiver of a batch may add messages to the next one.
 
     The end of a callback, perhaps on the thread that brought the list, begins the next message of a

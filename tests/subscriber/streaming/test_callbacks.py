@@ -158,7 +158,7 @@ def test_a_shutdown_returns_a_waiting_message_to_the_server_only_once() -> None:
     assert rig.given_back == ["b"]
 
 
-def test_dropping_a_waiting_message_keeps_later_messages_of_its_ordering_key_held() -> None:
+def test_after_a_drop_of_a_waiting_message_later_ones_of_its_key_wait_for_its_redelivery() -> None:
     """Messages held behind it wait for its redelivery, which restarts the key."""
     rig = Rig(Message.ack)
     first, _ = rig.receive("1", "2")

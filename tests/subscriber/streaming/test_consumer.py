@@ -231,7 +231,7 @@ def test_another_thread_reads_the_stream_while_the_reader_thread_is_blocked_in_a
     assert rig.ends.empty()
 
 
-def test_a_reader_thread_that_leaves_its_callback_before_its_replacement_starts_reads_on(
+def test_a_reader_thread_continues_if_its_callback_ends_before_a_replacement_starts(
     rig: Rig, callback: Callback
 ) -> None:
     """The inline run is over, so the relief comes too late."""

@@ -53,7 +53,7 @@ def test_acknowledging_a_list_of_messages_sends_one_ack_request(rig: Rig) -> Non
         call.answer()
 
 
-def test_ack_nack_and_deadline_change_each_send_their_request_and_a_drop_sends_none(
+def test_nacks_and_deadline_changes_each_send_a_request_and_a_drop_sends_none(
     rig: Rig,
 ) -> None:
     """A nack is a deadline of 0, a drop sends nothing, and an extension settles nothing."""
@@ -88,7 +88,9 @@ def test_the_dispatcher_sends_ack_requests_before_the_answers_to_earlier_request
     assert len(rig.server.next_call().request.ack_ids) == 100
 
 
-def test_unanswered_requests_have_at_most_a_full_request_or_window_of_ack_ids(rig: Rig) -> None:
+def test_unanswered_ack_requests_contain_at_most_as_many_ack_ids_as_one_full_request(
+    rig: Rig,
+) -> None:
     """A slow server or gRPC thread finds the rest in one request."""
     rig.dispatcher.ack_all([rig.message(f"first-{number}") for number in range(MAX_IDS)])
     call = rig.server.next_call()

@@ -38,7 +38,7 @@ def test_a_single_ack_waits_a_shorter_time_for_other_acks_to_share_its_request()
     assert after(linger, gathered=1, rounds=1) == LONGEST_QUIET_LINGER
 
 
-def test_acks_wait_less_to_share_a_request_if_a_quarter_of_flow_control_is_settled() -> None:
+def test_acks_wait_less_if_one_request_settles_over_a_quarter_of_max_messages() -> None:
     """With more than a quarter of the window in one round, the server may be waiting."""
     linger = Linger(1000)
     after(linger, gathered=10, rounds=30)
@@ -47,7 +47,7 @@ def test_acks_wait_less_to_share_a_request_if_a_quarter_of_flow_control_is_settl
 
 
 @pytest.mark.parametrize("gathered", [125, 200, 250])
-def test_the_wait_of_acks_is_steady_if_each_request_settles_an_eighth_of_flow_control(
+def test_the_wait_of_acks_stays_the_same_if_requests_settle_an_eighth_of_max_messages(
     gathered: int,
 ) -> None:
     """The range is between an eighth and a quarter of the window."""

@@ -37,7 +37,7 @@ def test_stopping_the_dispatcher_sends_all_remaining_acks_and_waits_for_the_answ
     assert rig.dispatcher.failures == 0
 
 
-def test_an_ack_made_in_a_done_callback_of_the_last_ack_resolves_at_the_dispatchers_stop() -> None:
+def test_an_ack_made_in_a_done_callback_during_the_stop_of_the_dispatcher_fails() -> None:
     """A done callback of the last answer acknowledges a message, whose future resolves."""
     rig = Rig()
     late: list[AckFuture] = []

@@ -128,7 +128,7 @@ def handle(key: Key, ack_id: str) -> Actions:
 # ---- states ------------------------------------------------------------------------------------
 
 
-def test_a_failed_key_waits_for_a_redelivery_before_a_message_returns_to_the_server() -> None:
+def test_a_failed_key_waits_for_a_redelivery_before_it_returns_one_message_to_the_server() -> None:
     assert {state for state in KeyState if PROBED in NEXT[state]} == {WAITING, IN_DOUBT}
     assert {state for state in KeyState if PROBED_IN_DOUBT in NEXT[state]} == {PROBED}
 
@@ -171,13 +171,13 @@ def test_a_failure_of_a_later_message_does_not_change_the_wait_for_an_earlier_re
     assert (key.state, key.due) == (WAITING, 60.0)
 
 
-def test_an_ordering_key_has_no_parked_messages_after_the_redelivery_of_the_failed_one() -> None:
+def test_a_key_has_no_parked_messages_after_the_redelivery_of_its_failed_message() -> None:
     key = Key("1")
     key.get("0/again")
     assert (key.state, key.due, key.is_waiting, key.parked) == (IN_ORDER, None, False, 0)
 
 
-def test_the_redelivery_of_one_failed_message_restarts_the_wait_for_the_next_failed_one() -> None:
+def test_after_a_redelivery_an_ordering_key_waits_in_full_for_the_next_failed_message() -> None:
     key = Key("1", "2")
     key.lose("3")
     key.accept("3")
@@ -188,14 +188,14 @@ def test_the_redelivery_of_one_failed_message_restarts_the_wait_for_the_next_fai
     assert (key.state, key.due) == (WAITING, 30.0)
 
 
-def test_after_a_redelivery_a_key_waits_for_answers_to_the_nacks_of_its_held_messages() -> None:
+def test_after_a_redelivery_a_key_waits_for_nack_answers_of_messages_that_it_returned() -> None:
     key = Key("1", "2")
     key.end_wait()
     key.get("0/again")
     assert (key.state, key.due) == (NACKED, None)
 
 
-def test_the_wait_for_the_redelivery_of_a_returned_message_counts_from_the_servers_answer() -> None:
+def test_the_wait_for_a_returned_message_counts_from_the_servers_answer_to_the_return() -> None:
     key = probed()
     key.accept("1")
     assert (key.state, key.due) == (PROBED, key.now + 60.0)
@@ -208,12 +208,12 @@ def test_the_wait_for_the_redelivery_of_a_returned_message_counts_from_the_serve
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
-def test_the_wait_for_a_redelivery_ends_even_if_the_key_has_no_held_messages() -> None:
+def test_the_redelivery_wait_of_a_key_ends_even_if_no_message_waits_behind_the_failed_one() -> None:
     key = Key()
     assert (key.end_wait().to_return, key.state, key.due) == ([], GAVE_UP, None)
 
 
-def test_after_a_redelivery_wait_new_messages_of_the_key_return_to_the_server() -> None:
+def test_new_messages_of_a_key_are_returned_to_the_server_after_its_redelivery_wait_ended() -> None:
     key = Key("1", "2")
     assert ids(key.make_room().to_return) == ["1", "2"]
     key.accept("1", "2")
@@ -229,7 +229,7 @@ def test_after_a_redelivery_wait_new_messages_of_the_key_return_to_the_server() 
     [(0.0, 10.0, 11.0), (50.0, 10.0, 51.0), (0.0, 59.5, 60.0)],
     ids=["a second from now", "a second after the redelivery", "no later than before"],
 )
-def test_a_possibly_stale_redelivery_returns_to_the_server_unhandled_after_a_second(
+def test_a_possibly_stale_redelivery_is_returned_to_the_server_unhandled_after_a_second(
     comes_at: float, now: float, due: float
 ) -> None:
     key = Key("1", "2", comes_at=comes_at)
@@ -240,7 +240,7 @@ def test_a_possibly_stale_redelivery_returns_to_the_server_unhandled_after_a_sec
     assert (key.state, key.due) == (PROBED, None)
 
 
-def test_a_possibly_stale_redelivery_is_held_until_the_nack_before_it_is_answered() -> None:
+def test_a_possibly_stale_redelivery_is_held_until_earlier_nacks_of_its_key_are_answered() -> None:
     key = Key("1", comes_at=None)
     key.get("1/again")
     assert (key.state, key.due) == (IN_DOUBT, None)
@@ -260,7 +260,7 @@ def test_a_possibly_stale_redelivery_is_held_even_after_the_redelivery_wait_ende
 
 
 @pytest.mark.parametrize("start", [probed, probed_in_doubt])
-def test_after_a_possibly_stale_redelivery_one_held_message_returns_to_the_server(
+def test_after_a_possibly_stale_redelivery_its_key_returns_only_one_message_to_the_server(
     start: type[Key],
 ) -> None:
     key = start()
@@ -271,7 +271,7 @@ def test_after_a_possibly_stale_redelivery_one_held_message_returns_to_the_serve
     assert key.state is PROBED
 
 
-def test_a_redelivery_returns_earlier_held_messages_of_its_ordering_key_to_the_server() -> None:
+def test_on_a_redelivery_earlier_waiting_messages_of_its_key_are_returned_to_the_server() -> None:
     key = Key("1", "2")
     key.now = READER_DELAY
     assert ids(key.get("2/again").to_return) == ["1"]
@@ -289,7 +289,7 @@ def test_despite_an_unanswered_nack_a_redelivery_returns_earlier_messages_to_the
     assert (key.state, key.due) == (IN_DOUBT, None)
 
 
-def test_the_wait_for_a_redelivery_ends_after_held_messages_were_nacked_twice() -> None:
+def test_a_failed_key_that_returned_messages_returns_the_rest_after_its_redelivery_wait() -> None:
     """The key gives up because it has probed already."""
     key = probed_in_doubt()
     key.accept("2")
@@ -302,7 +302,7 @@ def test_the_wait_for_a_redelivery_ends_after_held_messages_were_nacked_twice() 
     assert key.state is GAVE_UP
 
 
-def test_nacks_of_held_messages_do_not_prolong_the_wait_after_a_stale_redelivery() -> None:
+def test_returning_messages_to_the_server_does_not_prolong_the_wait_of_a_stale_redelivery() -> None:
     key = Key("1", "2", "3")
     key.get("2/again", may_be_stale=True)
     key.now = READER_DELAY
@@ -322,7 +322,7 @@ def test_after_a_redelivery_wait_a_redelivery_of_the_key_begins_no_second_wait()
     assert (key.state, key.due) == (GAVE_UP, None)
 
 
-def test_after_a_redelivery_wait_only_the_newest_delivery_returns_to_the_server() -> None:
+def test_only_the_newest_delivery_is_returned_to_the_server_after_a_redelivery_wait() -> None:
     key = Key()
     key.make_room()
     key.keep("1", "2")
@@ -404,7 +404,7 @@ def test_a_redelivery_before_the_answer_to_its_nack_is_measured_as_taking_no_tim
 
 
 @pytest.mark.parametrize("restart_keys", [False, True])
-def test_a_new_message_shortens_the_redelivery_wait_only_if_servers_restart_keys(
+def test_a_new_message_shortens_the_redelivery_wait_only_if_servers_resend_later_messages(
     restart_keys: bool,
 ) -> None:
     key = Key(restart_keys=restart_keys)
@@ -453,7 +453,9 @@ def test_a_failure_of_a_delivery_that_was_already_returned_to_the_server_is_igno
 
 
 @pytest.mark.parametrize("at", [0.0, 1.0])
-def test_a_held_delivery_joins_no_batch_after_an_older_one_of_its_message_failed(at: float) -> None:
+def test_a_waiting_delivery_joins_no_batch_after_an_older_one_of_the_same_message_failed(
+    at: float,
+) -> None:
     """Every message that has failed runs alone."""
     key = Key()
     key.keep("1/again", "2", at=at)
@@ -470,7 +472,7 @@ def test_a_held_delivery_is_dropped_when_a_newer_delivery_of_its_message_fails()
     assert (key.nacks, key.held_ids) == ({"1/again": "k"}, ["2"])
 
 
-def test_a_failed_ordering_key_recovers_after_its_twice_failed_message_was_deleted() -> None:
+def test_an_ordering_key_goes_on_if_a_failed_message_never_comes_again_after_a_lost_lease() -> None:
     """The redelivery of the message lost its lease before it ran."""
     key = Key()
     key.get("0/again")
@@ -527,7 +529,7 @@ def test_handled_messages_are_acked_on_redelivery_despite_a_new_message_of_a_fai
     assert ids(key.get("1/again").acknowledge) == ["1/again"]
 
 
-def test_handled_messages_are_acked_on_redelivery_while_their_key_holds_an_older_delivery() -> None:
+def test_handled_messages_are_acked_on_redelivery_while_a_message_of_their_key_waits() -> None:
     key = Key("2")
     handle(key, "1")
     key.get("0/again")
@@ -547,7 +549,7 @@ def test_the_redelivery_of_a_message_handled_in_its_stale_delivery_is_acknowledg
     assert ids(key.get("1/again").acknowledge) == ["1/again"]
 
 
-def test_a_failed_ordering_key_recovers_after_a_message_in_its_first_delivery_was_handled() -> None:
+def test_a_failed_ordering_key_recovers_after_a_new_message_of_the_key_was_handled() -> None:
     key = Key()
     key.finish(run_redelivered(key))
     key.get("1")
@@ -576,7 +578,7 @@ def test_a_failed_ordering_key_recovers_without_redeliveries_of_earlier_handled_
     assert key.is_over
 
 
-def test_a_redelivery_received_during_the_callback_is_acked_with_the_running_delivery() -> None:
+def test_a_redelivery_received_during_its_messages_callback_is_acked_after_the_callback() -> None:
     key = Key()
     running = run_redelivered(key)
     key.get("0/third")
@@ -596,7 +598,7 @@ def test_a_redelivered_message_that_was_not_handled_joins_no_batch_in_its_next_d
     assert key.joining(key.run()) == 0
 
 
-def test_held_messages_join_a_batch_only_after_the_failed_message_of_their_key_ran() -> None:
+def test_messages_behind_a_failed_one_join_a_batch_only_after_the_failed_one_ran_again() -> None:
     key = Key("2", "3", "4")
     other = message("1", key="k")
     assert (key.joining(other), key.join(other, 2)) == (0, [])
@@ -639,7 +641,7 @@ def test_an_ordering_key_without_held_or_running_messages_is_idle() -> None:
     assert (len(key), key.is_idle) == (0, False)
 
 
-def test_only_messages_held_behind_a_failed_one_return_to_the_server_to_free_room() -> None:
+def test_only_messages_behind_a_failed_one_are_returned_to_the_server_to_free_room() -> None:
     key = Key()
     assert not key.can_make_room
     key.keep("1")
@@ -648,7 +650,7 @@ def test_only_messages_held_behind_a_failed_one_return_to_the_server_to_free_roo
     assert not key.can_make_room
 
 
-def test_removing_another_delivery_of_a_held_message_does_not_remove_the_held_delivery() -> None:
+def test_removing_another_delivery_of_a_waiting_message_keeps_the_waiting_delivery() -> None:
     key = Key("1")
     key.remove(message("1/again", key="k"))
     key.remove(message("2", key="k"))

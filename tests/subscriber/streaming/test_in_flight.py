@@ -165,7 +165,7 @@ def test_dropped_and_returned_messages_free_their_room_in_flow_control() -> None
     assert statistics.leased == 0
 
 
-def test_a_full_flow_control_window_pauses_the_stream_reader_until_a_settlement() -> None:
+def test_a_full_flow_control_window_pauses_the_stream_reader_until_messages_are_settled() -> None:
     """The window of flow control."""
     world = World(max_messages=2)
     world.receive("a", "b")
@@ -174,7 +174,7 @@ def test_a_full_flow_control_window_pauses_the_stream_reader_until_a_settlement(
     assert world.flow == ["pause", "resume"]
 
 
-def test_leases_of_messages_read_after_a_reader_pause_count_from_its_beginning() -> None:
+def test_a_message_received_after_a_reader_pause_is_marked_as_possibly_stale() -> None:
     """The leases may have begun when the pause did, so they are extended earlier."""
     world = World(max_messages=1)
     world.receive("a")
@@ -259,7 +259,7 @@ def test_messages_behind_a_running_message_of_their_ordering_key_are_held() -> N
     assert world.in_flight.statistics(reopened=0).held == 0
 
 
-def test_messages_received_in_a_shutdown_return_to_the_server_after_the_stream_ends() -> None:
+def test_messages_received_in_a_shutdown_are_returned_to_the_server_after_the_stream_ends() -> None:
     """Messages returned earlier would be sent again on the same stream."""
     world = World()
     world.receive("a")
@@ -306,7 +306,7 @@ def test_a_message_that_a_shutdown_returns_after_the_stream_has_ended_is_nacked_
         assert world.next_request().ack_ids == ["a"]
 
 
-def test_the_statistics_count_returned_messages_only_if_the_server_reports_attempts() -> None:
+def test_the_statistics_count_returns_only_if_the_server_reports_delivery_attempts() -> None:
     """With a dead-letter policy the server reports the attempts, and counts returns."""
     world = World()
     world.lifecycle.move(SubscriptionState.CLOSING)
@@ -352,7 +352,7 @@ def test_the_leases_of_messages_read_without_a_reader_pause_count_from_their_arr
     assert PrefetchAge(100).age(10, 1000.0) == 0
 
 
-def test_leases_of_at_most_one_window_of_messages_count_from_a_reader_pause() -> None:
+def test_only_leases_of_the_first_max_messages_after_a_reader_pause_count_from_the_pause() -> None:
     """No more than that: the server counts what is outstanding, too."""
     unread = PrefetchAge(100)
     unread.paused(1000.0)

@@ -119,7 +119,7 @@ def test_the_statistics_of_a_subscription_count_every_callback_that_raises() -> 
     assert running.future.statistics().callback_errors == 80
 
 
-def test_with_a_server_that_reports_no_ordering_messages_of_a_key_run_one_at_a_time() -> None:
+def test_messages_of_a_key_run_one_at_a_time_if_the_server_reports_no_ordering_setting() -> None:
     """Older servers do not report whether the subscription keeps order."""
     gate = Gate()
     with managed(gate) as running:
@@ -142,7 +142,7 @@ def test_messages_of_one_key_run_concurrently_on_an_unordered_subscription() -> 
 # ---- leases ------------------------------------------------------------------------------------
 
 
-def test_messages_held_for_their_key_return_to_the_server_after_max_lease_duration() -> None:
+def test_messages_behind_a_running_one_return_to_the_server_after_max_lease_duration() -> None:
     """Later messages of the key keep their leases and wait for the redelivery."""
     gate = Gate()
     with managed(gate, max_lease_duration=100) as running:

@@ -203,7 +203,7 @@ def test_an_ordering_key_waits_for_several_failed_messages_in_order() -> None:
     assert ids(hold.receive("2/again").run) == ["2/again"]
 
 
-def test_an_ordering_key_whose_running_message_lost_its_lease_runs_its_redelivery_next() -> None:
+def test_an_ordering_key_whose_running_message_lost_its_lease_runs_the_redelivery_next() -> None:
     """The key continues with the redelivery after the callback has ended."""
     hold = Hold()
     first = run_one(hold, "1")
@@ -263,7 +263,7 @@ def test_a_redelivery_received_before_the_answer_to_an_earlier_nack_stays_held()
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
 
-def test_a_redelivery_received_before_a_nack_answer_stays_held_if_it_is_processed_later() -> None:
+def test_a_redelivery_received_before_a_nack_answer_but_processed_after_it_is_held() -> None:
     """With exactly-once delivery, a message waits for its receipt, and arrives after the answer."""
     hold = Hold()
     failing = run_one(hold, "1")
@@ -301,7 +301,7 @@ def test_a_key_whose_failed_message_was_deleted_continues_after_one_more_redeliv
     assert ids(hold.receive("1/third", "2/third").run) == ["1/third"]
 
 
-def test_after_a_redelivery_wait_a_redelivery_returns_to_the_server_once_and_then_runs() -> None:
+def test_after_a_redelivery_wait_a_redelivery_is_returned_to_the_server_and_the_next_runs() -> None:
     """A server may count each return as a delivery attempt."""
     hold = Hold(max_messages=1)
     assert ids(hold.nack(run_one(hold, "1", "2")).to_return) == ["1", "2"]
@@ -333,7 +333,7 @@ def test_held_messages_between_a_failed_and_a_redelivered_one_are_returned_to_th
     assert ids(hold.receive("1/again").run) == ["1/again"]
 
 
-def test_of_messages_behind_a_failed_one_the_oldest_returns_to_the_server_first() -> None:
+def test_the_oldest_message_behind_a_failed_one_is_returned_to_the_server_first() -> None:
     """A redelivery of the oldest message would show that the failed one is gone."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -346,7 +346,7 @@ def test_of_messages_behind_a_failed_one_the_oldest_returns_to_the_server_first(
     assert ids(hold.receive("4").to_return) == ["4"]
 
 
-def test_held_messages_run_after_the_redelivery_of_the_one_returned_to_the_server() -> None:
+def test_waiting_messages_of_a_key_run_after_the_redelivery_of_its_returned_message() -> None:
     """The others keep their first delivery after the oldest one has been redelivered."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -388,7 +388,7 @@ def test_the_wait_for_a_redelivery_begins_when_the_delay_of_the_nack_has_passed(
     assert hold.nacks_accepted(["0"], 600.0).due == 600.0 + FIRST_WAIT
 
 
-def test_if_servers_restart_keys_a_new_message_of_a_failed_key_returns_to_the_server_soon() -> None:
+def test_a_failed_key_soon_returns_a_new_message_to_a_server_that_resends_later_messages() -> None:
     """The message is newer than a restart elsewhere, or it is redelivered with the restart."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))
@@ -488,7 +488,7 @@ def test_a_message_whose_ack_with_response_failed_is_not_acknowledged_on_redeliv
     assert (ids(offered.run), offered.acknowledge, len(hold)) == (["0/again"], [], 1)
 
 
-def test_a_redelivery_during_the_callback_is_acked_when_the_running_delivery_is_handled() -> None:
+def test_a_redelivery_during_its_messages_callback_is_acked_when_the_callback_acks() -> None:
     """The older delivery was stale, and the message is handled once."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))
@@ -527,7 +527,7 @@ def test_a_redelivered_failed_message_is_passed_to_the_batch_callback_alone() ->
     assert hold.ack(again) == ["1/again"]
 
 
-def test_unhandled_messages_of_a_failed_batch_are_held_again_in_order() -> None:
+def test_unhandled_messages_of_a_failed_batch_wait_in_order_behind_the_failed_message() -> None:
     """The messages stay in order behind the failed message."""
     hold = Hold()
     first, second, third = keyed("0", "1", "2")
@@ -561,7 +561,7 @@ def test_messages_held_behind_a_failed_one_do_not_count_towards_flow_control() -
     assert (actions.parked, actions.parked_bytes) == (-3, -3 * share)
 
 
-def test_at_the_limit_of_held_messages_those_of_the_first_failed_key_return_to_the_server() -> None:
+def test_waiting_messages_of_the_first_failed_key_are_returned_to_the_server_at_the_limit() -> None:
     """Messages and bytes have one window each, as large as flow control's."""
     hold = Hold(max_messages=3)
     hold.nack(run_one(hold, "1", "2", key="first"))
@@ -574,20 +574,20 @@ def test_at_the_limit_of_held_messages_those_of_the_first_failed_key_return_to_t
     assert ids(hold.receive("7", key="first").to_return) == ["7"]
 
 
-def test_held_messages_return_to_the_server_in_the_order_of_failures_not_of_key_names() -> None:
+def test_failed_keys_return_waiting_messages_to_the_server_in_order_of_failure() -> None:
     hold = Hold(max_messages=3)
     hold.nack(run_one(hold, "1", "2", key="b"))
     assert ids(hold.nack(run_one(hold, "3", "4", key="a")).to_return) == ["1", "2"]
 
 
-def test_messages_behind_a_failed_one_return_to_the_server_above_the_max_bytes() -> None:
+def test_messages_behind_a_failed_one_are_returned_to_the_server_above_max_bytes() -> None:
     size = keyed("1")[0].batch.bytes_each
     hold = Hold(max_bytes=2 * size)
     assert hold.nack(run_one(hold, "1", "2")).to_return == []
     assert ids(hold.receive("3").to_return) == ["1", "2", "3"]
 
 
-def test_a_recovered_key_keeps_its_messages_when_another_key_reaches_the_limit() -> None:
+def test_a_recovered_key_returns_no_messages_at_the_limit_of_waiting_messages() -> None:
     hold = Hold(max_messages=1)
     hold.nack(run_one(hold, "1", key="a"))
     hold.now += READER_DELAY

@@ -232,7 +232,7 @@ def test_a_worker_process_that_exceeds_the_drain_time_of_a_reload_is_killed_and_
     assert rules.ended(0, -signal.SIGKILL, TIMEOUT) == [(Action.START, 0)]
 
 
-def test_a_stopping_worker_supervisor_reloads_and_starts_no_process() -> None:
+def test_a_stopping_worker_supervisor_neither_reloads_nor_starts_a_process() -> None:
     """No process is started either."""
     rules = supervision(1)
     rules.stop(signal.SIGTERM, 0.0)

@@ -109,7 +109,7 @@ def test_modifying_an_ack_deadline_to_a_value_out_of_bounds_is_refused(seconds: 
     assert consumer.take_data() == ["a"]
 
 
-def test_late_acknowledgements_wake_only_a_consumer_that_may_take_the_available_message() -> None:
+def test_after_a_late_ack_only_the_consumer_that_may_take_the_next_message_is_woken() -> None:
     """A message that was acknowledged late wakes nobody. The holder of a key is woken instead."""
     broker = broker_holding("k1", "k2", "k3", key="k", enable_message_ordering=True)
     keyed, other, third = broker.join(max_messages=2), broker.join(max_messages=1), broker.join()

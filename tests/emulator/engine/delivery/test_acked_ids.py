@@ -51,7 +51,7 @@ def test_the_memory_of_acknowledged_ack_ids_contains_exactly_the_added_ack_ids(s
     assert "no id" not in known
 
 
-def test_a_generation_in_the_memory_of_acknowledged_ack_ids_expires_as_a_whole() -> None:
+def test_acknowledged_ack_ids_of_one_generation_are_forgotten_at_the_same_time() -> None:
     """Nothing is forgotten within eleven minutes, and everything is after 13."""
     known = AckedIds(NAME, Observer())
     assert known.next_due() is None
@@ -68,7 +68,7 @@ def test_a_generation_in_the_memory_of_acknowledged_ack_ids_expires_as_a_whole()
     assert known.next_due() is None
 
 
-def test_acknowledged_ack_ids_are_restored_from_storage_notes_with_their_age() -> None:
+def test_acknowledged_ack_ids_restored_from_storage_keep_their_age() -> None:
     """The IDs keep their age. IDs that are too old by then are reported as forgotten."""
     notes = Notes()
     known = AckedIds(NAME, notes)

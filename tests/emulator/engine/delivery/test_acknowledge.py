@@ -115,7 +115,7 @@ def test_an_expired_exactly_once_ack_id_is_refused_though_its_message_is_acknowl
     assert dict(error.metadata) == {renewed: TRANSIENT, expired: INVALID}
 
 
-def test_the_error_details_of_an_acknowledge_call_have_the_code_and_text_of_its_status(
+def test_error_details_of_an_acknowledge_call_repeat_the_code_and_text_of_its_grpc_status(
     wire: Wire,
 ) -> None:
     """The official Python client discards details with another code or text."""

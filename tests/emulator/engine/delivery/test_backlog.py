@@ -136,7 +136,7 @@ def test_a_failed_message_and_all_later_ones_of_its_ordering_key_are_redelivered
     assert [g.failed_before for g in again] == [1, 0, 0]
 
 
-def test_a_redelivered_message_of_a_restarted_ordering_key_must_be_acknowledged_again() -> None:
+def test_an_acked_message_that_is_redelivered_with_its_ordering_key_must_be_acked_again() -> None:
     """An acknowledgement of the earlier delivery does not count for the new one."""
     broker = ordered("1", "2")
     consumer = broker.join()
@@ -167,7 +167,7 @@ def test_a_failed_message_ends_the_leases_of_later_messages_of_its_ordering_key(
     assert [(g.data, g.failed_before) for g in again] == [("1", 1), ("2", 0), ("3", 0), ("4", 0)]
 
 
-def test_leases_of_a_key_that_expire_together_add_an_attempt_only_to_the_first_message() -> None:
+def test_leases_of_a_key_expiring_together_count_as_a_failure_of_the_first_message_only() -> None:
     """A consumer that dies with 100 messages of a key was handling one of them."""
     broker = ordered("1", "2", "3")
     consumer = broker.join(deadline=10)
@@ -197,7 +197,7 @@ def test_an_earlier_message_of_an_ordering_key_keeps_its_lease_when_a_later_mess
     assert broker.backlog == 2
 
 
-def test_ordered_messages_that_a_consumer_gives_back_unseen_get_no_delivery_attempt() -> None:
+def test_nacks_marked_as_unseen_add_no_delivery_attempt_to_messages_of_an_ordering_key() -> None:
     """A client that shuts down has not tried the messages."""
     broker = ordered("1", "2")
     consumer = broker.join(deadline=600)
@@ -206,7 +206,7 @@ def test_ordered_messages_that_a_consumer_gives_back_unseen_get_no_delivery_atte
     assert [(g.data, g.failed_before) for g in consumer.take()] == [("1", 0), ("2", 0)]
 
 
-def test_an_ordering_key_with_a_nack_stays_reserved_for_the_same_consumer_for_a_while() -> None:
+def test_an_ordering_key_is_reserved_for_its_previous_consumer_for_a_while_after_a_nack() -> None:
     """The holder may have later messages in its queue, and must see the failed one again first."""
     broker = ordered("1", "2")
     holder, other = broker.join(), broker.join()
@@ -327,7 +327,7 @@ def test_an_acknowledgement_of_an_ordered_message_after_its_lease_expired_is_ref
     assert consumer.take_data() == ["1", "2"]
 
 
-def test_a_consumer_with_room_for_one_message_receives_an_ordering_key_message_by_message() -> None:
+def test_a_consumer_with_room_for_one_message_receives_messages_of_a_key_one_at_a_time() -> None:
     """Each acknowledgement releases the next message to the waiting consumer."""
     broker = ordered("1", "2", "3")
     consumer = broker.join(max_messages=1)

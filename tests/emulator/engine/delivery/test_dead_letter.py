@@ -69,7 +69,7 @@ def test_a_message_at_max_delivery_attempts_is_published_to_the_dead_letter_topi
     assert [message.data for message in buried(broker)] == [b"bad"]
 
 
-def test_a_dead_letter_leaves_other_messages_of_its_ordering_key_in_the_subscription() -> None:
+def test_dead_lettering_a_message_keeps_other_messages_of_its_key_in_the_subscription() -> None:
     """The later messages are delivered again without it.
 
     Their consumer sees that the dead letter is gone.
@@ -113,7 +113,7 @@ def test_a_dead_letter_copy_names_its_source_subscription_and_message() -> None:
     }
 
 
-def test_messages_of_a_leaving_consumer_get_no_delivery_attempt_towards_dead_lettering() -> None:
+def test_deliveries_ended_by_a_leaving_consumer_do_not_count_towards_dead_lettering() -> None:
     """A consumer that leaves is not a failure of the message."""
     broker = with_policy("good")
     for _ in range(10):
@@ -203,7 +203,9 @@ def test_the_delivery_attempt_of_a_message_is_zero_unless_a_dead_letter_policy_i
     assert received.delivery_attempt == 2
 
 
-def test_messages_given_back_before_a_client_saw_them_get_no_delivery_attempt(wire: Wire) -> None:
+def test_nacks_that_a_client_marks_as_unseen_do_not_increase_the_delivery_attempt(
+    wire: Wire,
+) -> None:
     """A client reports the return in the metadata of its call."""
     wire.call("CreateTopic", pubsub.Topic(name=DEAD_TOPIC))
     wire.create_with("a", dead_letter_policy=POLICY)

@@ -76,7 +76,7 @@ def test_a_lease_with_a_shortened_ack_deadline_ends_at_the_shorter_deadline() ->
     assert consumer.take_data() == ["a"]
 
 
-def test_the_lease_after_an_extended_one_has_the_default_ack_deadline() -> None:
+def test_extending_a_lease_does_not_lengthen_the_lease_of_the_next_delivery() -> None:
     """The next lease of the message has the default length again."""
     broker = broker_holding("a")
     consumer = broker.join(deadline=10)
@@ -102,7 +102,7 @@ def test_leases_of_different_lengths_each_end_at_their_own_deadline() -> None:
     assert ended == ["b", "c", "a"]
 
 
-def test_the_engine_calls_its_due_callback_for_each_new_earliest_due_time() -> None:
+def test_the_engine_calls_its_due_callback_when_a_new_due_time_is_the_earliest() -> None:
     """The engine reports each time that is earlier than all reported ones."""
     told: list[float] = []
     clock = ManualClock()
@@ -155,7 +155,7 @@ def test_a_consumer_just_below_its_byte_limit_receives_another_message() -> None
     assert consumer.take() == []
 
 
-def test_redelivered_and_new_messages_are_delivered_in_turns() -> None:
+def test_redelivered_messages_and_new_messages_do_not_starve_each_other() -> None:
     """A poison message does not starve new messages, and they do not starve a redelivery."""
     broker = broker_holding("bad", "1", "2", "3")
     consumer = broker.join(max_messages=1)
@@ -191,7 +191,7 @@ def test_nacks_and_expired_leases_increase_the_delivery_attempt_of_a_message() -
     assert [g.failed_before for g in consumer.take()] == [2]
 
 
-def test_the_caller_of_a_completed_pull_keeps_its_leases_and_can_acknowledge() -> None:
+def test_messages_returned_by_a_completed_pull_stay_leased_and_can_be_acknowledged() -> None:
     """The call ends with its answer. The caller keeps the leases."""
     broker = broker_holding("a")
     call = broker.join(deadline=10)

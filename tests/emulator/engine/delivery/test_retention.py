@@ -165,7 +165,7 @@ def test_the_setting_retain_acked_messages_can_be_changed_by_a_subscription_upda
     assert broker.engine.kept_bytes == 0
 
 
-def test_an_update_that_begins_no_retention_does_not_scan_the_retained_messages() -> None:
+def test_an_update_that_does_not_turn_retention_on_does_not_scan_retained_messages() -> None:
     """Other changes of the settings do not go through the retained messages."""
     broker = Broker(retain_acked_messages=True, message_retention_duration=minutes(20))
     broker.publish("1", "2")
@@ -192,7 +192,7 @@ def test_a_later_subscription_can_seek_to_messages_retained_by_its_topic() -> No
     assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
 
 
-def test_retained_messages_are_dropped_when_due_at_any_fraction_of_a_millisecond() -> None:
+def test_retained_messages_are_dropped_at_their_due_time_even_between_two_milliseconds() -> None:
     """Otherwise an advance of the clock, which does all due work, would not end."""
     retention = Duration(seconds=600, nanos=123_456_789)
     for hundredths in range(40):

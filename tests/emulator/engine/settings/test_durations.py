@@ -29,7 +29,7 @@ from pullstream_emulator.engine.settings.durations import (
         (10**10 + 1, "10000000001s"),
     ],
 )
-def test_a_duration_in_an_error_text_is_written_in_its_largest_unit_that_divides_evenly(
+def test_a_duration_in_an_error_text_is_written_in_the_largest_unit_that_divides_it_evenly(
     seconds: float, text: str
 ) -> None:
     """The largest unit that divides the duration evenly is used."""

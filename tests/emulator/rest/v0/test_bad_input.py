@@ -305,7 +305,7 @@ def test_invalid_v0_names_and_query_parameters_are_refused(
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_a_body_with_fields_for_a_v0_call_without_parameters_is_refused(v0: V0, verb: str) -> None:
+def test_a_v0_call_that_takes_no_parameters_refuses_a_body_with_fields(v0: V0, verb: str) -> None:
     v0.ok("PUT", TOPIC)
     message = v0.message(verb, TOPIC, {"if_empty": True})
     assert message == "The body: Object contains unknown field `if_empty`; the fields are none."

@@ -43,7 +43,7 @@ def spaced(draw: Any, value: Any) -> str:
 
 @given(st.data())
 @settings(max_examples=40)
-def test_in_a_v0_append_body_record_data_stay_json_text_and_all_other_fields_are_parsed(
+def test_record_data_in_a_v0_append_body_are_kept_as_json_text_and_other_fields_are_parsed(
     data: st.DataObject,
 ) -> None:
     """Everything else is parsed as JSON, wherever there is space."""
@@ -68,7 +68,7 @@ def test_in_a_v0_append_body_record_data_stay_json_text_and_all_other_fields_are
         (r'"\ud83d\\ude00"', False), (r'"\\\ud83d\ude00"', True),
     ],
 )  # fmt: skip
-def test_lone_surrogates_are_kept_in_v0_record_data_and_refused_in_other_v0_texts(
+def test_lone_surrogates_are_kept_in_v0_record_data_and_refused_in_v0_record_tags(
     text: str, is_pair: bool
 ) -> None:
     """The data are text that JSON allows; a tag must be Unicode."""

@@ -52,7 +52,7 @@ def test_v0_returns_the_tag_filter_of_a_router_in_the_form_of_the_request(
         'hasPrefix(attributes.tag, "a*")',
     ],
 )
-def test_v0_returns_a_router_filter_that_is_no_tag_filter_as_text(text: str) -> None:
+def test_v0_returns_router_filters_other_than_tag_filters_as_text(text: str) -> None:
     """Other filters were set over gRPC."""
     assert tag_filter.to_json(text) == text
 

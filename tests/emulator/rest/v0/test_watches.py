@@ -458,7 +458,7 @@ def test_new_v0_watch_sessions_beyond_the_memory_limit_are_refused() -> None:
         v0.watch(topics=topics)
 
 
-def test_unsent_events_of_all_stalled_v0_watch_clients_use_a_limited_part_of_the_memory(
+def test_unsent_events_of_all_stalled_v0_watch_clients_together_stay_within_a_memory_limit(
     clock: ManualClock,
 ) -> None:
     """The limit holds for events of any size. Other readers still receive theirs."""

@@ -183,7 +183,7 @@ def test_messages_of_a_feed_can_be_deleted_by_sequence_number_and_filter(server:
     assert sent(server) == feeds.DeleteMessagesRequest(topic=NEWS, before_seq=5, filter="f")
 
 
-def test_the_client_calls_for_feeds_routers_and_cursors_send_the_matching_requests(
+def test_each_client_method_for_feeds_routers_and_cursors_sends_the_request_of_its_rpc(
     server: Server,
 ) -> None:
     """The calls have the usual form."""

@@ -61,7 +61,7 @@ def test_a_watch_can_resume_with_the_resume_token_of_the_opening_frame() -> None
     assert one.request() == feeds.WatchRequest(watch_id="w-1", resume_token="at 4")
 
 
-def test_a_watch_recreates_a_session_that_the_broker_has_forgotten_without_a_pause() -> None:
+def test_a_watch_recreates_at_once_a_session_that_the_broker_has_forgotten() -> None:
     """The new session has the token, the same topics and the same filters."""
     spec = feeds.WatchSpec()
     spec.topics[NEWS].CopyFrom(feeds.Position(tail=True, filter='attributes.tag = "x"'))
@@ -76,7 +76,7 @@ def test_a_watch_recreates_a_session_that_the_broker_has_forgotten_without_a_pau
     assert request.spec.topics[NEWS].filter == 'attributes.tag = "x"'
 
 
-def test_a_watch_recreates_a_session_that_ended_during_its_stream_after_a_pause() -> None:
+def test_a_watch_pauses_before_it_recreates_a_session_that_ended_during_its_stream() -> None:
     """Without a pause, a broker that ends each session would get one request after the other."""
     one = session()
     handle(one, opened({NEWS: 4}), records(NEWS, 5))

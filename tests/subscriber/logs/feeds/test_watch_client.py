@@ -250,7 +250,7 @@ async def test_a_watch_frame_not_taken_by_the_async_for_loop_is_not_confirmed_as
         await giving
 
 
-def test_a_watch_ends_without_an_error_if_no_consumer_takes_its_next_frame(
+def test_a_watch_whose_handler_does_not_take_a_frame_ends_without_an_error(
     client: SubscriberClient,
 ) -> None:
     """The watch ends without an error, and the next one begins with this frame."""

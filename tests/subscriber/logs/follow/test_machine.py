@@ -92,7 +92,7 @@ def fall(machine: FollowMachine, stream: int, now: float) -> None:
 # ---- the way to the stream -----------------------------------------------------------------------
 
 
-def test_only_follower_states_with_a_stream_change_to_polling_and_every_state_can_close() -> None:
+def test_only_follower_states_with_a_stream_may_change_to_polling_but_all_may_close() -> None:
     """Each state with a stream may fall back to polling, and each state may end once."""
     streaming = {
         FollowState.SUBSCRIBE,
@@ -165,7 +165,7 @@ def test_a_follower_waits_until_the_log_reaches_a_start_position_beyond_its_end(
 # ---- back to polling -----------------------------------------------------------------------------
 
 
-def test_a_follower_reads_records_missing_before_a_streamed_range_from_the_log() -> None:
+def test_a_follower_reads_from_the_log_the_records_that_its_stream_left_out() -> None:
     """The buffer may have dropped the missing records."""
     machine = live_machine(head=3)
     machine.arrived(1, pushed(4, 6), 6, 1)
@@ -232,7 +232,7 @@ def test_a_follower_polls_for_a_minute_after_three_stream_failures_within_a_minu
     assert machine.next(10 + POLL_FOR) == OpenStream(4)
 
 
-def test_a_polling_follower_reports_fell_behind_if_it_is_a_whole_buffer_behind_the_log() -> None:
+def test_a_polling_follower_whose_lag_exceeds_its_buffer_size_reports_fell_behind() -> None:
     """A poller catches up again when it is near the end of the log."""
     machine = live_machine(live_buffer=10)
     for stream in (1, 2, 3):

@@ -27,7 +27,7 @@ def test_a_follower_with_a_coroutine_handler_raises_if_the_event_loop_is_closed(
         CoroutineHandler(handle, loop)(record(1, 1))
 
 
-def test_a_follower_does_not_wait_for_a_handler_whose_event_loop_was_closed_before_it_ran(
+def test_a_follower_raises_instead_of_waiting_if_the_loop_closes_before_its_handler_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The event loop was asked to handle the record, but was closed first."""

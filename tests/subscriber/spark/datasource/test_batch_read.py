@@ -80,7 +80,7 @@ def test_messages_of_a_spark_batch_read_stay_in_the_backlog_until_the_user_acks_
     assert broker.backlog(SUBSCRIPTION) == 5
 
 
-def test_a_spark_batch_read_leaves_out_redeliveries_of_messages_acked_by_an_earlier_one(
+def test_a_spark_batch_read_omits_redelivered_messages_that_an_earlier_read_has_acked(
     broker: Emulator, given: Options
 ) -> None:
     """The lease of such a row ended before the job was done, and another reader had it."""

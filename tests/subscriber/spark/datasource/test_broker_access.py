@@ -76,7 +76,7 @@ def command_lines() -> str:
     return b"\n".join(found).decode(errors="replace")
 
 
-def test_spark_queries_use_an_access_token_that_no_plan_or_command_line_shows(
+def test_no_spark_plan_or_command_line_shows_the_access_token_of_a_spark_query(
     spark: SparkSession, secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The token is an option or a file, and no command line or plan shows it."""

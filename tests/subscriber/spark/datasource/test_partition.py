@@ -111,7 +111,7 @@ def test_spark_tasks_that_contain_rows_stay_below_the_task_size_limit(tmp_path: 
 @pytest.mark.parametrize("inline", [True, False])
 @pytest.mark.parametrize("wanted", [None, "projects/p/subscriptions/s"])
 @pytest.mark.parametrize("written", [None, "projects/p/subscriptions/s"])
-def test_rows_written_with_other_columns_get_the_currently_configured_columns_in_spark(
+def test_spool_rows_written_with_old_columns_are_read_by_spark_with_the_current_columns(
     tmp_path: Path, written: str | None, wanted: str | None, inline: bool, by_key: bool
 ) -> None:
     """A segment of an earlier run may have been written with other columns."""

@@ -130,7 +130,7 @@ def test_a_spark_batch_planned_before_a_column_change_is_repeated_with_the_new_c
     assert subscriptions == [SUBSCRIPTION] * 3
 
 
-def test_a_spark_query_fails_if_an_acknowledged_batch_would_be_repeated_without_rows(
+def test_a_spark_query_fails_if_spark_repeats_a_batch_that_was_already_acknowledged(
     stage: Stage,
 ) -> None:
     """A repetition would have no rows. The guide gives the remedy."""
@@ -148,7 +148,9 @@ def test_a_spark_query_fails_if_an_acknowledged_batch_would_be_repeated_without_
     assert (sink.ids, sink.replays) == (ids, [])
 
 
-def test_stopping_a_spark_query_returns_unplanned_messages_to_the_server(stage: Stage) -> None:
+def test_stopping_a_spark_query_returns_messages_that_are_in_no_batch_to_the_server(
+    stage: Stage,
+) -> None:
     """No process, lock or unplanned message remains, and committed messages are acknowledged."""
     before = source_workers()
     sink = Sink()

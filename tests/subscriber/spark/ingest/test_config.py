@@ -91,7 +91,7 @@ def test_the_ingest_job_refuses_one_folder_as_target_and_as_bad_records_folder(
 @pytest.mark.parametrize(
     ("table", "bad_to"), [("rows", "Rows"), ("rows", "rows_BATCHES"), ("rows_batches", "rows")]
 )
-def test_the_ingest_job_refuses_its_target_or_batch_table_as_table_for_bad_records(
+def test_the_ingest_job_refuses_its_target_or_batch_table_as_the_bad_records_table(
     table: str, bad_to: str
 ) -> None:
     """Bad records must not go to the main table or to the table that records the batches."""
@@ -319,7 +319,7 @@ LOOSE: dict[str, Any] = {"decode": "json", "schema": "id BIGINT"}
         ({}, "started with decode 'json', so decode cannot be '' yet"),
     ],
 )
-def test_an_ingest_batch_already_in_the_table_is_repeated_only_with_its_decoding_settings(
+def test_an_ingest_batch_in_the_table_can_be_repeated_only_with_its_old_decoding_settings(
     tmp_path: Path, other: dict[str, Any], text: str
 ) -> None:
     """A repeated batch must be decoded with the same settings as before.
@@ -365,13 +365,15 @@ def test_an_ingest_batch_not_yet_in_the_table_may_be_decoded_with_other_settings
 
 
 @pytest.mark.parametrize("to", ["/data/rows/", "/data//rows", "file:///data/rows"])
-def test_an_ingest_job_accepts_its_state_for_another_spelling_of_its_target(to: str) -> None:
+def test_an_ingest_job_accepts_its_state_if_its_target_path_is_only_spelled_differently(
+    to: str,
+) -> None:
     """A trailing slash or another spelling of a folder does not change the job's identity."""
     assert job(to=to).identity == job().identity
     assert job(to="gs://b/rows/", state="/s").identity == job(to="gs://b/rows", state="/s").identity
 
 
-def test_the_schema_of_an_ingest_job_may_get_new_columns_but_no_new_types_of_old_columns(
+def test_an_ingest_schema_may_gain_columns_but_may_not_change_the_type_of_a_known_column(
     tmp_path: Path,
 ) -> None:
     """Columns may be added, but a known column keeps its type.

@@ -58,7 +58,7 @@ def test_final_acks_of_an_ingest_run_acknowledge_only_the_committed_batches(
     assert len(broker.history.deliveries()) == deliveries
 
 
-def test_an_ingest_session_can_continue_on_the_spool_of_partly_failed_final_acks(
+def test_an_ingest_session_can_continue_on_a_spool_whose_final_acks_partly_failed(
     broker: Emulator, settings: IngestSettings
 ) -> None:
     """The session suppresses messages that are redelivered anyway, and keeps unsettled ones."""

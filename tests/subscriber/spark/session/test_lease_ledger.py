@@ -118,7 +118,7 @@ def test_messages_of_a_failed_spool_write_are_buffered_again_with_their_newest_l
     assert ack_ids(cut(ledger, 1, 9, 1000)) == ["a/1", "b/2", "c/1"]
 
 
-def test_a_lost_lease_removes_only_unwritten_messages_from_the_lease_ledger() -> None:
+def test_a_lost_lease_removes_a_message_from_the_lease_ledger_only_before_its_spool_write() -> None:
     """Messages in a segment stay and wait for their redelivery, and so do redelivered messages."""
     ledger = LeaseLedger(set())
     old = batch(["a", "b"])
@@ -192,7 +192,7 @@ def test_the_lease_ledger_frees_the_rows_of_lost_and_committed_messages() -> Non
     assert 2000 <= group.rows.get_total_buffer_size() < 3000
 
 
-def test_adopted_leases_do_not_replace_newer_leases_in_the_lease_ledger() -> None:
+def test_leases_adopted_for_restored_messages_do_not_replace_newer_leases_in_the_ledger() -> None:
     """A redelivery may have come first."""
     ledger = LeaseLedger(set())
     ledger.restore(1, ["a", "b"])

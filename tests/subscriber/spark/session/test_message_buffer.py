@@ -105,7 +105,7 @@ def test_the_linger_time_of_a_spark_batch_includes_time_before_its_trigger(world
     assert world.buffer.wait(4, 100, linger=10, idle=5, drain=False)
 
 
-def test_messages_left_by_a_full_spark_batch_begin_their_linger_time_with_the_next_batch(
+def test_the_linger_time_of_messages_left_over_by_a_full_spark_batch_starts_anew(
     world: World,
 ) -> None:
     """Otherwise each batch after the first would have a random, small size."""
@@ -193,7 +193,7 @@ def test_a_drain_of_the_backlog_by_spark_ends_when_a_working_stream_brings_no_me
     assert world.ends_after(waiting, 5) is False
 
 
-def test_a_drain_of_the_backlog_by_spark_ends_in_time_with_a_server_without_heartbeats(
+def test_a_drain_of_the_backlog_by_spark_ends_within_30_seconds_without_server_heartbeats(
     world: World,
 ) -> None:
     """The stream is open and has delivered nothing."""
@@ -225,7 +225,7 @@ def test_a_message_that_loses_its_lease_leaves_the_spark_message_buffer(world: W
         assert flat(ledger.cut(1, 9, 1000)) == messages[1:]
 
 
-def test_rows_of_new_messages_are_built_after_a_session_has_taken_a_batch_from_the_buffer(
+def test_no_rows_of_new_messages_are_built_while_a_session_takes_a_batch_from_the_buffer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Messages that arrive meanwhile are prepared afterwards, and none is lost."""

@@ -10,7 +10,7 @@ from pullstream.spark.session.prefetch import Prefetcher, PrefetchMode
 from tests.subscriber.streaming.fakes import TIMEOUT
 
 
-def test_ending_the_spark_prefetcher_wakes_its_waiting_job_and_waits_for_the_end_of_it() -> None:
+def test_ending_the_spark_prefetcher_wakes_its_waiting_job_and_waits_until_the_job_ends() -> None:
     """`end` returns when the job has ended."""
     ahead, woken = Prefetcher(PrefetchMode.IN_BACKGROUND), threading.Event()
     seen: list[bool] = []

@@ -33,7 +33,7 @@ from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 # ---- the beginning -----------------------------------------------------------------------------
 
 
-def test_a_new_ingest_session_opens_no_thread_file_or_connection_before_its_first_use(
+def test_a_new_ingest_session_has_no_threads_files_or_connections_before_its_first_use(
     world: World,
 ) -> None:
     """A new session has no thread, file or connection. Its reports are empty, and it can close."""
@@ -177,7 +177,7 @@ def test_an_ingest_session_acks_a_batch_when_spark_commits_it_or_plans_the_next_
     assert acked(world.broker) == set(first)
 
 
-def test_a_redelivery_makes_no_new_spark_row_and_the_commit_acks_its_newest_ack_id(
+def test_a_redelivery_makes_no_new_spark_row_and_the_commit_acks_the_newest_delivery(
     world: World,
 ) -> None:
     """The newest lease is acknowledged, for a message in the buffer or in a segment."""
@@ -300,7 +300,7 @@ def test_a_spark_available_now_run_ends_with_all_messages_acknowledged(world: Wo
     assert session.latest(at) == at
 
 
-def test_a_spark_available_now_run_ends_before_messages_published_after_its_start(
+def test_a_spark_available_now_run_ends_despite_messages_published_after_its_start(
     world: World,
 ) -> None:
     """The run ends when all new messages are younger than the run."""

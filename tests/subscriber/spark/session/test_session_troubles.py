@@ -88,7 +88,7 @@ def test_an_ingest_session_fails_for_a_missing_spool_file_unless_settings_allow_
     assert sorted(ids(lenient, 1, 2)) == published
 
 
-def test_an_ingest_session_fails_with_a_damaged_index_of_done_messages_until_its_repair(
+def test_an_ingest_session_fails_until_the_damaged_index_of_done_messages_is_repaired(
     world: World,
 ) -> None:
     """Otherwise old messages could count as new. After a repair, the same session continues."""

@@ -118,7 +118,9 @@ def test_a_spark_checkpoint_whose_spool_is_lost_continues_with_a_new_spool(world
         eventually(lambda: acked(world.broker) == set(published))
 
 
-def test_a_spool_whose_spark_checkpoint_is_lost_continues_with_a_new_one(world: World) -> None:
+def test_a_spool_whose_spark_checkpoint_is_lost_continues_with_a_new_checkpoint(
+    world: World,
+) -> None:
     """A new checkpoint begins at 0 with the spool of a lost one.
 
     Planned messages are returned again, committed ones are known, and numbers continue after them.

@@ -27,7 +27,7 @@ HOUR = 3600.0
         ([HOUR + 1, HOUR + 4.9], True),
     ],
 )
-def test_a_spark_available_now_run_ends_when_only_later_published_messages_arrive(
+def test_a_spark_available_now_run_ends_if_all_received_messages_are_newer_than_the_run(
     tmp_path: Path, published: list[float], is_last: bool
 ) -> None:
     """A run ends when all received messages are younger than it is.
