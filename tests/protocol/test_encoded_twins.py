@@ -88,7 +88,7 @@ def test_a_pull_response_of_encoded_messages_is_parsed_as_a_plain_pull_response(
     assert len(wire) == plain.ByteSize()
 
 
-def test_a_streaming_pull_response_of_encoded_messages_is_parsed_as_a_plain_response() -> None:
+def test_a_streaming_pull_response_built_of_encoded_messages_equals_the_plain_one() -> None:
     """Confirmations and properties travel unchanged together with encoded messages."""
     response = pubsub_pb2.StreamingPullResponse
     acknowledged = response.AcknowledgeConfirmation(

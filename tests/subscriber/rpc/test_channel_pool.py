@@ -111,7 +111,7 @@ def test_a_client_created_with_a_channel_uses_only_that_channel_and_does_not_clo
         grpc.channel_ready_future(channel).result(TIMEOUT)
 
 
-def test_channels_are_not_closed_at_program_exit_if_no_thread_can_start(
+def test_grpc_channels_stay_open_at_program_exit_if_no_thread_can_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At the exit, closing a channel might wait for a new thread."""

@@ -438,7 +438,9 @@ def test_joining_a_closed_pool_waits_for_a_callback_on_the_reader_thread(caller:
     assert caller.pool.running == 0
 
 
-def test_no_work_is_lost_when_reader_threads_add_work_and_are_replaced(watch: Watched) -> None:
+def test_the_worker_pool_runs_all_callbacks_that_replaced_reader_threads_have_added(
+    watch: Watched,
+) -> None:
     """No work is lost while inline callers and other threads add it.
 
     Each thread adds little, so that the inline caller comes and goes while workers fall asleep.

@@ -177,7 +177,7 @@ def test_a_key_has_no_parked_messages_after_the_redelivery_of_its_failed_message
     assert (key.state, key.due, key.is_waiting, key.parked) == (IN_ORDER, None, False, 0)
 
 
-def test_after_a_redelivery_an_ordering_key_waits_in_full_for_the_next_failed_message() -> None:
+def test_after_a_redelivery_the_wait_for_the_next_failed_message_of_a_key_starts_over() -> None:
     key = Key("1", "2")
     key.lose("3")
     key.accept("3")
@@ -424,7 +424,7 @@ def test_a_new_message_of_a_failed_key_does_not_prolong_the_wait_for_a_redeliver
     assert key.due == 60.0
 
 
-def test_a_new_message_of_a_key_with_an_unanswered_nack_begins_no_wait_for_a_redelivery() -> None:
+def test_the_wait_for_a_redelivery_begins_only_after_the_server_answered_the_nack() -> None:
     key = Key(comes_at=None, restart_keys=True)
     key.get("1")
     assert (key.state, key.due) == (NACKED, None)
@@ -549,7 +549,7 @@ def test_the_redelivery_of_a_message_handled_in_its_stale_delivery_is_acknowledg
     assert ids(key.get("1/again").acknowledge) == ["1/again"]
 
 
-def test_a_failed_ordering_key_recovers_after_a_new_message_of_the_key_was_handled() -> None:
+def test_handling_the_next_message_after_the_redelivered_one_ends_the_failure_of_its_key() -> None:
     key = Key()
     key.finish(run_redelivered(key))
     key.get("1")

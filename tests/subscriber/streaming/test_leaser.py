@@ -143,7 +143,7 @@ def test_the_leaser_gives_up_a_message_after_max_lease_duration() -> None:
         assert watched.extended.empty()
 
 
-def test_the_leaser_extends_leases_when_freezegun_moves_the_time() -> None:
+def test_the_leaser_extends_leases_that_become_due_by_freezeguns_time() -> None:
     """With freezegun and the real clock, a user's own test sees leases extended."""
     with freeze_time("2030-01-01") as frozen:
         clock = SystemClock()

@@ -252,7 +252,7 @@ def test_the_first_delivery_of_a_message_stays_held_behind_a_failed_message_of_i
     assert ids(hold.receive("0/again").run) == ["0/again"]
 
 
-def test_a_redelivery_received_before_the_answer_to_an_earlier_nack_stays_held() -> None:
+def test_a_redelivery_received_before_the_answer_to_an_earlier_nack_runs_no_callback() -> None:
     """The lease of that message ended by itself. It is returned once as a probe."""
     hold = Hold()
     hold.nack(run_one(hold, "1"), taken=False)
