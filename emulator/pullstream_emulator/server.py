@@ -39,7 +39,7 @@ MAX_RECEIVE_BYTES = 20 * 1024 * 1024
 MAX_PORT = 65535
 
 # Most calls of one connection that are open at the same time. Google's service allows 100.
-MAX_STREAMS_PER_CONNECTION = 500
+MAX_STREAMS_PER_CONNECTION = 300
 
 # Most bytes of the metadata of a call, as HTTP/2 counts them. By default gRPC refuses calls with
 # more at random, up to twice as many.

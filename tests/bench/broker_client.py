@@ -97,10 +97,14 @@ class Pipeline:
 class Stream:
     """A streaming pull that can send more requests."""
 
-    def __init__(self, endpoint: str, max_messages: int = 0, number: int = 0) -> None:
-        # A separate channel, because client and publisher are two programs elsewhere.
+    def __init__(
+        self, endpoint: str, max_messages: int = 0, number: int = 0, connection: int = 0
+    ) -> None:
+        # A separate channel, because client and publisher are two programs elsewhere. Channels with
+        # equal options share a connection.
         self._channel = grpc.insecure_channel(
-            endpoint, options=[("grpc.max_receive_message_length", -1)]
+            endpoint,
+            options=[("grpc.max_receive_message_length", -1), ("bench.connection", connection)],
         )
         self._requests: queue.SimpleQueue[pubsub.StreamingPullRequest] = queue.SimpleQueue()
         self._requests.put(
@@ -207,7 +211,8 @@ def hold(arguments: argparse.Namespace) -> None:
 
 
 def _hold_one(endpoint: str, number: int) -> None:
-    stream = Stream(endpoint, number=number)
+    # A broker limits the calls of a connection; Google's service allows 100.
+    stream = Stream(endpoint, number=number, connection=number // 100)
     threading.Thread(target=lambda: next(stream.responses), daemon=True).start()
 
 
