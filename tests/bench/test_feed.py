@@ -70,7 +70,7 @@ def test_each_subscription_of_a_benchmark_feed_has_a_separate_window() -> None:
         stream.messages(10)
 
 
-def test_a_benchmark_feed_sends_its_total_to_each_stream_and_keeps_the_streams_open() -> None:
+def test_a_benchmark_feed_sends_its_total_of_messages_to_each_stream_and_keeps_it_open() -> None:
     """A client whose stream ended would open another and get all messages again."""
     with wire_to(Feed(per_response=10, total=40)) as wire:
         for name in (f"{SUBSCRIPTION}-2", SUBSCRIPTION):

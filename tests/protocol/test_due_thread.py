@@ -169,7 +169,7 @@ def test_a_due_thread_can_be_stopped_by_its_own_work() -> None:
             assert not thread.is_alive()
 
 
-def test_a_due_thread_that_never_started_can_be_stopped() -> None:
+def test_stopping_a_thread_for_due_work_that_was_never_started_raises_no_error() -> None:
     """The thread leaves the clock, and does not start any more work."""
     due = Due()
     due.thread.stop()

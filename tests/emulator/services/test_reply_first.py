@@ -88,7 +88,7 @@ def test_an_idle_streaming_pull_of_the_publisher_gets_the_message_after_the_publ
         wire.acknowledge(message.ack_id)
 
 
-async def test_a_streaming_pull_on_another_connection_may_get_a_message_before_the_reply() -> None:
+async def test_a_subscriber_may_get_a_message_before_its_publisher_gets_the_reply() -> None:
     """A waiting client receives the message earlier by the time to write the answer."""
     clock = ManualClock()
     broker = Broker(clock)

@@ -68,7 +68,7 @@ def test_a_listener_halves_a_refused_command_batch_until_the_refused_command_is_
     assert (applied, culprits) == (list("-abcdegh"), ["f"])
 
 
-def test_after_a_refused_first_command_batch_the_next_replaces_all_subscriptions() -> None:
+def test_after_a_refused_first_batch_a_listeners_next_batch_replaces_its_channels() -> None:
     """The refused batch has replaced nothing."""
     queue = queue_of("ab")
     sent(queue)

@@ -641,7 +641,7 @@ def test_an_ordering_key_without_held_or_running_messages_is_idle() -> None:
     assert (len(key), key.is_idle) == (0, False)
 
 
-def test_only_messages_behind_a_failed_one_are_returned_to_the_server_to_free_room() -> None:
+def test_flow_control_may_return_messages_that_wait_behind_a_failed_message_of_their_key() -> None:
     key = Key()
     assert not key.can_make_room
     key.keep("1")

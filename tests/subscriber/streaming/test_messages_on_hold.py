@@ -276,7 +276,7 @@ def test_a_redelivery_received_before_a_nack_answer_but_processed_after_it_is_he
     assert ids(hold.receive("0/again").run) == ["0/again"]
 
 
-def test_a_redelivery_read_right_after_the_answer_to_an_earlier_nack_stays_held() -> None:
+def test_a_redelivery_that_was_sent_before_its_keys_nack_was_accepted_runs_no_callback() -> None:
     """The reader's thread may get no processor while another thread reads the answer.
 
     1. The server sends 1 again, and then accepts the nack of 0.

@@ -118,7 +118,7 @@ def test_a_follower_opens_a_stream_only_near_the_end_of_the_log(head: int, near:
     assert machine.next(0) == (OpenStream(1) if near else Read(Checkpoint(head, EPOCH)))
 
 
-def test_a_follower_reads_up_to_the_start_of_its_stream_before_it_reports_caught_up() -> None:
+def test_a_follower_reads_the_records_before_its_live_stream_and_then_reports_caught_up() -> None:
     """A stream that began after the follower's position needs one last read up to there."""
     machine = opening_machine()
     machine.opened(1, 5, EPOCH, 0)
