@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from .clock import Clock
+from .queue_wait import get_within
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class Inbox(Generic[T]):
         """Wait for an event, a wake-up, or `deadline` on the clock, and return all events."""
         timeout = self._clock.timeout(deadline)
         try:
-            first = self._queue.get(block=timeout != 0.0, timeout=timeout)
+            first = get_within(self._queue, timeout)
         except queue.Empty:
             return []
         return ([] if first is None else [first]) + self.drain()

@@ -14,6 +14,7 @@ from pullstream_protocol.deadlines import DeadlineTable
 from pullstream_protocol.errors import RpcError
 from pullstream_protocol.grpc_internals import DeferredReply
 from pullstream_protocol.messages import encoded_pb2 as encoded
+from pullstream_protocol.queue_wait import get_within
 
 from .session import Poll
 
@@ -97,7 +98,7 @@ class PollResponder:
     def _take_one(self) -> bool:
         """Wait for an event and process it; stop waiting when a poll's deadline is near."""
         try:
-            event = self._events.get(timeout=SYSTEM_CLOCK.timeout(self._waiting.next_due()))
+            event = get_within(self._events, SYSTEM_CLOCK.timeout(self._waiting.next_due()))
         except queue.Empty:
             return True
         if event is None:

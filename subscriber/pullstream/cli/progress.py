@@ -17,6 +17,7 @@ import click
 from pullstream.runtime.process import CHECK_EVERY
 from pullstream.runtime.stop_signals import STOP_SIGNALS, handled_by
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
+from pullstream_protocol.queue_wait import get_within
 
 from .parameters import Seconds
 
@@ -107,7 +108,7 @@ class Progress:
                 due = self._clock.timeout(self._idle_deadline())
                 with suppress(queue.Empty):
                     # Without the limit, a signal could be lost; see CHECK_EVERY.
-                    self._updates.get(timeout=min(CHECK_EVERY, math.inf if due is None else due))
+                    get_within(self._updates, min(CHECK_EVERY, math.inf if due is None else due))
         finally:
             self._clock.remove_waker(self._wake)
 

@@ -31,6 +31,7 @@ from typing import Any, TypeVar, cast
 from pullstream.exceptions import ForkedProcess
 from pullstream_protocol.call_lock import refuse_to_wait
 from pullstream_protocol.clock import SYSTEM_CLOCK
+from pullstream_protocol.queue_wait import get_within
 
 from .callback_kinds import plain, refuse_awaitable
 from .repeated_errors import RepeatedErrors
@@ -131,7 +132,7 @@ class WakeUp:
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the event is set, or for `timeout` seconds; None: no limit."""
         try:
-            self._sent.get(timeout=timeout)
+            get_within(self._sent, timeout)
         except queue.Empty:
             return
         self._sent.put(None)

@@ -16,6 +16,7 @@ from pullstream.flow_control import FlowControl
 from pullstream.futures import StreamingPullFuture
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import RpcError, code_name
+from pullstream_protocol.queue_wait import get_within
 
 from .callback import UnusableCallback, load_callback, sources_of
 from .control_pipe import (
@@ -119,7 +120,7 @@ def _reporting(
     event = None
     while event is None:
         with contextlib.suppress(queue.Empty):
-            event = inbox.get(timeout=REPORT_SECONDS)
+            event = get_within(inbox, REPORT_SECONDS)
         statistics = StatisticsReport.from_statistics(future.statistics(), SYSTEM_CLOCK.monotonic())
         if not control_pipe.send_report(statistics) and job.relayed:
             _print_into_the_void()

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from pullstream.runtime.stop_signals import handled_by
 from pullstream_protocol.clock import SYSTEM_CLOCK
+from pullstream_protocol.queue_wait import get_within
 
 from .control_pipe import (
     CallbackLoaded,
@@ -141,7 +142,7 @@ class Supervisor:
             dues = [next_show, self._rules.next_due, next_check if self._watch else None]
             try:
                 due = min(due for due in dues if due is not None)
-                self._obey(self._inbox.get(timeout=self._clock.timeout(due))())
+                self._obey(get_within(self._inbox, self._clock.timeout(due))())
             except queue.Empty:
                 pass
         self._show()
