@@ -1,4 +1,4 @@
-"""A published message, shared by all that need it."""
+"""A published message, shared by its subscriptions, snapshots and topic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 
 class Record:
-    """One published message, encoded once and shared by all that need it.
+    """One published message, encoded once and shared by its subscriptions, snapshots and topic.
 
     Attributes:
         seq: Its sequence number in the topic.

@@ -24,12 +24,10 @@ from pullstream_protocol.errors import Aborted, InvalidArgument, NotFound, RpcEr
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-# Most checks of the same messages or definition, if the schema changes during each check.
-MAX_CHECKS = 5
-
-
 R = TypeVar("R")
 
+# Most checks of the same messages or definition, if the schema changes during each check.
+MAX_CHECKS = 5
 MAX_THREADS = 4
 
 

@@ -67,7 +67,7 @@ class SessionThread:
         self._clock = clock
         self._on_end = on_end
         self._lock = CallLock()
-        self._session_thread = ListenSession(settings, new_id=lambda: str(uuid.uuid4()))
+        self._session = ListenSession(settings, new_id=lambda: str(uuid.uuid4()))
         self._closing = False
         self._fault: BaseException | None = None
         self._deadline = math.inf
@@ -91,7 +91,7 @@ class SessionThread:
                 raise SubscriberClosed(
                     "this listener is closed; to subscribe, create another with `client.listen()`"
                 )
-            is_new = self._session_thread.subscribe(interest)
+            is_new = self._session.subscribe(interest)
         if is_new:
             self._inbox.wake()
         return is_new
@@ -99,7 +99,7 @@ class SessionThread:
     def unsubscribe(self, channel: str, key: str | None) -> bool:
         """Remove a subscription; return whether it existed."""
         with self._lock.once:
-            was_there = self._session_thread.unsubscribe(channel, key)
+            was_there = self._session.unsubscribe(channel, key)
         if was_there:
             self._inbox.wake()
         return was_there
@@ -107,7 +107,7 @@ class SessionThread:
     def is_subscribed(self, channel: str, key: str | None) -> bool:
         """Return whether there is a subscription, confirmed or not."""
         with self._lock.once:
-            return (channel, key) in self._session_thread
+            return (channel, key) in self._session
 
     def stop(self, timeout: float | None) -> None:
         """Start ending: `on_end` is called when no callback runs, or after `timeout` seconds.
@@ -148,7 +148,7 @@ class SessionThread:
     def _take_answers(self) -> None:
         """Wait until a response arrives or a request is due; process the responses."""
         with self._lock:
-            due = self._session_thread.next_due(may_poll=self._callbacks.has_room())
+            due = self._session.next_due(may_poll=self._callbacks.has_room())
         events = self._inbox.take(earliest(due, self._rpcs.next_check))
         self._rpcs.check_if_due()
         for event in events:
@@ -162,11 +162,11 @@ class SessionThread:
         has_room = self._callbacks.has_room()
         with self._lock:
             if not has_room:
-                self._session_thread.give_sign(now)
-            batch = self._session_thread.next_batch(now)
-            poll = self._session_thread.next_poll(now) if has_room else None
-            polling = self._poll is not None and self._session_thread.is_polling(self._poll[0])
-            sending = self._batch is not None and self._session_thread.is_sending(self._batch[0])
+                self._session.give_sign(now)
+            batch = self._session.next_batch(now)
+            poll = self._session.next_poll(now) if has_room else None
+            polling = self._poll is not None and self._session.is_polling(self._poll[0])
+            sending = self._batch is not None and self._session.is_sending(self._batch[0])
         if not polling:
             _withdraw(self._poll)
         if not sending:
@@ -180,8 +180,8 @@ class SessionThread:
         def on_response(call: Any) -> list[Notice]:
             error = _error_of(call)
             if error is not None:
-                return self._session_thread.batch_failed(batch, error, self._clock.monotonic())
-            return self._session_thread.batch_answered(batch, request.incarnation, call.result())
+                return self._session.batch_failed(batch, error, self._clock.monotonic())
+            return self._session.batch_answered(batch, request.incarnation, call.result())
 
         self._batch = (batch, self._call("Commands", request, _COMMANDS_TIMEOUT, on_response))
 
@@ -189,8 +189,8 @@ class SessionThread:
         def on_response(call: Any) -> list[Notice]:
             error = _error_of(call)
             if error is not None:
-                return self._session_thread.poll_failed(token, error, self._clock.monotonic())
-            return self._session_thread.poll_answered(token, request.incarnation, call.result())
+                return self._session.poll_failed(token, error, self._clock.monotonic())
+            return self._session.poll_answered(token, request.incarnation, call.result())
 
         self._poll = (token, self._call("Poll", request, self._settings.poll_timeout, on_response))
 
@@ -213,10 +213,10 @@ class SessionThread:
     def _end(self) -> None:
         with self._lock:
             self._closing = True
-            notices = self._session_thread.close(self._fault)
+            notices = self._session.close(self._fault)
             is_known, subscriber_id = (
-                self._session_thread.is_known,
-                self._session_thread.subscriber_id,
+                self._session.is_known,
+                self._session.subscriber_id,
             )
         _withdraw(self._poll)
         _withdraw(self._batch)
