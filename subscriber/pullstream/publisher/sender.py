@@ -395,6 +395,8 @@ class PublishSender:
         """Send a request for a batch, without waiting for the answer."""
         payload = batch.sequencer.prefix + b"".join(batch.entries)
         is_large = self._compresses_from is not None and len(payload) >= self._compresses_from
+        # Before the call: the server's silence begins no later than the request reaches it.
+        began = self._clock.monotonic()
         try:
             # The idempotency key, or the user's choice of retries, allows a second call.
             call: Any = begin_or_wait(
@@ -409,7 +411,6 @@ class PublishSender:
             # A closed channel, or metadata that gRPC refuses.
             self._end(batch, (), error, 0.0)
             return
-        began = self._clock.monotonic()
         call.add_done_callback(partial(self._ended, batch, began))
         with self._lock:
             is_needed = batch in self._queue.batches

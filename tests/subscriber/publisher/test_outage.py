@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -20,7 +21,7 @@ from pullstream.publisher.encoding import encode_data
 from pullstream.publisher.outage import PublishOutage
 from pullstream.publisher.sender import PublishSender
 from pullstream.publisher.settings import PublishPolicy
-from pullstream.rpc.rpcs import Rpcs
+from pullstream.rpc.rpcs import Rpcs, begin_or_wait
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import NotFound, ResourceExhausted, Unavailable
 from tests.threads import on_threads
@@ -151,6 +152,32 @@ def test_the_publisher_logs_the_outage_of_a_server_that_does_not_answer_its_requ
         assert warnings.next().startswith("the server has not answered for 3 s; 1 messages are not")
         with pytest.raises(TimeoutError, match="the server has not answered for 3 s; the request"):
             future.exception(0)
+        server.gate.set()
+        assert future.result(TIMEOUT) == "1"
+        sender.close(TIMEOUT)
+
+
+def test_the_publishers_outage_begins_before_its_request_is_sent(
+    server: Server, warnings: Warnings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may have the request before the publisher's thread goes on."""
+    clock = ManualClock()
+    server.gate.clear()
+
+    def begin_slowly(*arguments: Any) -> Any:
+        call = begin_or_wait(*arguments)
+        clock.advance(3)
+        return call
+
+    monkeypatch.setattr("pullstream.publisher.sender.begin_or_wait", begin_slowly)
+    with grpc.insecure_channel(server.endpoint) as channel:
+        sender = PublishSender(
+            Rpcs(channel, clock), BatchSettings(max_messages=1), PublisherOptions()
+        )
+        future = sender.publishing_method(may_block=True)(
+            TOPIC, "", encode_data(b"x"), PublishPolicy()
+        )
+        assert warnings.next().startswith("the server has not answered for 3 s; 1 messages are not")
         server.gate.set()
         assert future.result(TIMEOUT) == "1"
         sender.close(TIMEOUT)
