@@ -29,6 +29,8 @@ _OUTCOMES = {
     Disposition.RETURN: "the shutdown had returned",
 }
 
+# Looking up a member in its Enum class or comparing two costs more than an identity check.
+_ACK = Disposition.ACK
 _FAILED = (Disposition.NACK, Disposition.DROP, Disposition.LOST)
 
 
@@ -195,12 +197,13 @@ class CallbackRunner:
     # ---- one callback --------------------------------------------------------------------------
 
     def _call_any(self, message: Message) -> None:
-        # The check of `_may_begin`, without the cost of a call for each message.
-        if message.settled is None and self._monotonic() >= message.batch.lease_ends:
-            lose(message)
-            return
+        # `_may_begin`, without the cost of a call for each message.
         message.begun = True
         if message.settled is not None:
+            return
+        if self._monotonic() >= message.batch.lease_ends:
+            del message.begun
+            lose(message)
             return
         try:
             result = self._callback(message)
@@ -227,13 +230,16 @@ class CallbackRunner:
         lease is over, because the process was stopped for longer than the lease. Then the message
         is delivered again, and may be in another subscriber's callback now.
         """
-        if message.settled is None and self._monotonic() >= message.batch.lease_ends:
-            lose(message)
-            return False
         # Set before the check below: a thread that gives the message up first sets `settled`, and
         # then looks at `begun`.
         message.begun = True
-        return message.settled is None
+        if message.settled is not None:
+            return False
+        if self._monotonic() >= message.batch.lease_ends:
+            del message.begun
+            lose(message)
+            return False
+        return True
 
     def _call_in_order(self, message: Message) -> None:
         self._call_any(message)
@@ -273,7 +279,7 @@ class CallbackRunner:
             self._ended_unsettled[message] = True
             if message.settled is None or not self._ended_unsettled.pop(message, False):
                 return
-        if message.settled in _FAILED:
+        if message.settled is not _ACK and message.settled in _FAILED:
             self._failed(message)
         self._end_turn(message)
 
