@@ -33,24 +33,38 @@ _BATCH_ROWS = "maxMessagesPerTrigger"
 @click.option(
     "--to",
     required=True,
-    metavar="PATH",
-    help="A folder to which Spark can write, or the URL of a database, jdbc:... "
+    metavar="PLACE",
+    help="A folder, a URL (s3://, gs://, az://), or the URL of a database, jdbc:... "
     "[env for databases: PULLSTREAM_JDBC_USER, PULLSTREAM_JDBC_PASSWORD]",
 )
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["parquet", "json", "delta", "jdbc"]),
+    type=click.Choice(["parquet", "json", "delta", "iceberg", "jdbc"]),
     help="Default: parquet, or jdbc for a database.",
 )
-@click.option("--table", help="The table in the database.")
+@click.option("--table", help="The table in the database, or in the Iceberg catalog.")
+@click.option(
+    "--catalog",
+    type=key_value,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A property of the Iceberg catalog; may be repeated. Default: a file beside the folder.",
+)
+@click.option(
+    "--storage",
+    type=key_value,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the object store; may be repeated. Default: each machine's environment.",
+)
 @click.option("--available-now", is_flag=True, help="Write the available messages, then end.")
 @click.option("--every", type=duration, help="Interval of batch starts: 30s, 10m. Default: none.")
 @click.option(
     "--partition-by",
     multiple=True,
-    metavar="COLUMN",
-    help="Make a folder for each value; may be repeated. Also publish_date, publish_hour.",
+    metavar="EXPRESSION",
+    help="A column, day(COLUMN), hour(COLUMN), or for Iceberg bucket(N, COLUMN); may be repeated.",
 )
 @click.option("--decode", type=click.Choice(["json"]), help="Make columns from message data.")
 @click.option("--schema", help="The columns: 'id BIGINT NOT NULL, name STRING'. Needs --decode.")
@@ -147,6 +161,8 @@ def _job(
     every: timedelta | None,
     batch_rows: int | None,
     options: tuple[tuple[str, str], ...],
+    catalog: tuple[tuple[str, str], ...],
+    storage: tuple[tuple[str, str], ...],
     **others: Any,
 ) -> Any:
     from pullstream.spark.ingest.config import IngestJob
@@ -171,6 +187,8 @@ def _job(
         format=format_ or "",
         every=None if every is None else every.total_seconds(),
         options=source,
+        catalog=dict(catalog) or None,
+        storage=dict(storage),
         **others,
     )
 

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
-from .decoding import Decoding, dated
+from pullstream.spark.tables.batch import BatchName
+
+from .decoding import Decoding
 from .targets import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-# Time that Spark may take to return its counts, in seconds. It never returns them if the target
-# already had the batch and so did not read the rows.
-_COUNT_WAIT = 10
-
 
 class Refused(Exception):
     """A batch was not started, because the job is ending. Spark passes it to the next run."""
+
+
+class Phase(Enum):
+    """What a job does now."""
+
+    STARTING = "starting Spark"
+    WAITING = "waiting for messages"
+    WRITING = "writing"
+    COMMITTING = "committing"
 
 
 @dataclass(frozen=True)
@@ -35,12 +42,15 @@ class Totals:
         rows: Number of rows, good and bad.
         bytes: Size of their data in bytes.
         bad: Number of rows that could not be decoded.
+        known: Number of batches that were in the target already, because the last run was killed
+            after it had written them. Their rows are not counted.
     """
 
     batches: int = 0
     rows: int = 0
     bytes: int = 0
     bad: int = 0
+    known: int = 0
 
 
 class BatchHandler:
@@ -50,20 +60,21 @@ class BatchHandler:
     calls the other methods. The lock guards the state that both threads use.
 
     Guarantees: when a call returns, the batch is in its target and its bad records are in theirs,
-    once, no matter how many times the same batch is passed. After `close` has returned True, no
-    batch is running and no batch starts.
+    once, no matter how many times the same batch is passed. The bad records come first, so a batch
+    in the target is complete. After `close` has returned True, no batch is running and no batch
+    starts.
 
     Args:
         decoding: Decoding of the messages.
         target: Target of the good rows.
         bad: Target of the rows that cannot be decoded. None: there cannot be any.
-        derived: Columns that the target has in addition to the message columns; see `dated`.
-        name: Returns a unique, permanent name for a batch number.
+        name: Returns the name of a batch number.
 
     Attributes:
         written: Number of the last written batch, which Spark has not necessarily committed yet.
         failure: The error of the last batch that failed.
         refused: Whether a batch was refused, so that this class caused the end of the query.
+        phase: What the job does now.
     """
 
     def __init__(
@@ -72,13 +83,11 @@ class BatchHandler:
         target: Target,
         bad: Target | None,
         *,
-        derived: Sequence[str],
-        name: Callable[[int], str],
+        name: Callable[[int], BatchName],
     ) -> None:
         self._decoding = decoding
         self._target = target
         self._bad = bad
-        self._derived = derived
         self._name = name
         self._lock = threading.Lock()
         self._totals = Totals()
@@ -87,6 +96,7 @@ class BatchHandler:
         self.written: int | None = None
         self.failure: BaseException | None = None
         self.refused: bool = False
+        self.phase: Phase = Phase.WAITING
 
     @property
     def totals(self) -> Totals:
@@ -114,29 +124,41 @@ class BatchHandler:
             self.failure = error
             raise
         finally:
+            self.phase = Phase.WAITING
             with self._lock:
                 self._under_way = None
         with self._lock:
             self.written = number
+            before = self._totals
             self._totals = Totals(
-                self._totals.batches + 1,
-                self._totals.rows + written["rows"],
-                self._totals.bytes + written["bytes"],
-                self._totals.bad + written["bad"],
+                before.batches + 1,
+                before.rows + written.rows,
+                before.bytes + written.bytes,
+                before.bad + written.bad,
+                before.known + written.known,
             )
 
-    def _write(self, messages: DataFrame, batch: str) -> dict[str, int]:
+    def _write(self, messages: DataFrame, batch: BatchName) -> Totals:
+        spark = messages.sparkSession
+        if self._target.newest(spark, batch.source) >= batch.number:
+            return Totals(known=1)
+        self.phase = Phase.WRITING
         read = self._decoding.read(messages)
-        watch = Observation()
-        watched = read.observe(watch, *_counts(self._decoding.is_bad()))
-        rows = dated(self._decoding.good(watched), self._decoding.time, self._derived)
-        wrote = self._target.write(rows, batch)
-        counted = _counted(watch) if wrote else None
-        # If an earlier run was killed between the two writes, the target has the batch and the
-        # number of bad rows is unknown.
-        if self._bad is not None and (counted is None or counted["bad"]):
-            self._bad.write(self._decoding.bad(read), batch)
-        return counted or {"rows": 0, "bytes": 0, "bad": 0}
+        counted = Observation()
+        watched = read.observe(counted, *_counts(self._decoding.is_bad()))
+        good = self._target.write(self._decoding.good(watched), batch)
+        numbers = counted.get
+        if (
+            self._bad is not None
+            and numbers["bad"]
+            and self._bad.newest(spark, batch.source) < batch.number
+        ):
+            self._bad.write(self._decoding.bad(read), batch).commit()
+        self.phase = Phase.COMMITTING
+        if not good.commit():
+            # Another driver with the same batch was faster.
+            return Totals(known=1)
+        return Totals(rows=numbers["rows"], bytes=numbers["bytes"], bad=numbers["bad"])
 
 
 def _counts(is_bad: Column) -> list[Column]:
@@ -146,17 +168,3 @@ def _counts(is_bad: Column) -> list[Column]:
         F.coalesce(F.sum(F.length("data")), F.lit(0)).alias("bytes"),
         F.count_if(is_bad).alias("bad"),
     ]
-
-
-def _counted(watch: Observation) -> dict[str, Any] | None:
-    """Return the counts, or None if the rows were not read.
-
-    `Observation.get` would wait for ever in that case.
-    """
-    jvm: Any = watch._jvm
-    timeout = jvm.scala.concurrent.duration.Duration.apply(f"{_COUNT_WAIT}s")
-    try:
-        jvm.scala.concurrent.Await.ready(watch._jo.future(), timeout)  # type: ignore[union-attr]
-    except Py4JJavaError:
-        return None
-    return watch.get

@@ -2,60 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pullstream.spark.datasource.source import PubSubDataSource
 
 from .config import IngestJob
-from .decoding import DERIVED, Decoding
+from .decoding import Decoding
 from .targets import Target
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
-def table_schema(
-    session: SparkSession, job: IngestJob, decoding: Decoding, target: Target
-) -> StructType:
-    """Return the columns of the rows that the job will write, without the derived ones.
+def table_schema(session: SparkSession, job: IngestJob, decoding: Decoding) -> StructType:
+    """Return the columns of the rows that the job will write, without those of partitioning.
 
     Args:
         session: The Spark session.
         job: The configuration.
         decoding: Decoding of the messages.
-        target: The table.
 
     Raises:
-        ValueError: A column has a name that the job needs itself, `partition_by` names a column
-            that does not exist, or an option is unknown.
+        ValueError: An option is unknown.
     """
-    messages = PubSubDataSource(CaseInsensitiveDict(job.options)).schema()
-    schema = decoding.good(decoding.read(session.createDataFrame([], messages))).schema
-    columns = schema.fieldNames()
-    for name in job.partition_by:
-        if name not in (*columns, *DERIVED):
-            raise ValueError(
-                f"partition_by has {name!r}, which is not a column of the table; the columns are "
-                f"{', '.join((*columns, *DERIVED))}"
-            )
-    derived = [name for name in job.partition_by if name in DERIVED]
-    for name in columns:
-        # Spark ignores case, as most readers of tables do.
-        if name.lower() in derived:
-            raise ValueError(
-                f"schema has the column {name!r}, but in partition_by this name means the publish "
-                "time; remove it from one of them"
-            )
+    return decoding.good(decoding.read(_messages(session, job))).schema
+
+
+def bad_schema(session: SparkSession, job: IngestJob, decoding: Decoding) -> StructType:
+    """Return the columns of the rows that cannot be decoded."""
+    return decoding.bad(decoding.read(_messages(session, job))).schema
+
+
+def _messages(session: SparkSession, job: IngestJob) -> DataFrame:
+    schema = PubSubDataSource(CaseInsensitiveDict(job.options)).schema()
+    return session.createDataFrame([], schema)
+
+
+def arrow_schema(schema: StructType, required: Collection[str]) -> pa.Schema:
+    """Return the Arrow schema of rows, with the columns that are never null.
+
+    Args:
+        schema: The columns of the rows.
+        required: Names of columns that the decoding never leaves null.
+
+    Raises:
+        ValueError: A column has a type that tables do not have.
+    """
+    try:
+        columns = to_arrow_schema(schema, timezone="UTC")
+    except PySparkException as error:
+        raise ValueError(f"the schema has a type that tables do not have: {error}") from None
+    return pa.schema([field.with_nullable(field.name not in required) for field in columns])
+
+
+def check_names(schema: StructType, target: Target, format: str) -> None:
+    """Raise ValueError if a column has a name that the target needs itself."""
+    for name in schema.fieldNames():
         if name.lower() in target.reserved:
             raise ValueError(
                 f"schema has the column {name!r}, whose name is reserved: with the format "
-                f"{job.format!r} the job adds {' and '.join(target.reserved)} itself; remove it"
+                f"{format!r} the job adds {' and '.join(target.reserved)} itself; remove it"
             )
-    return schema
 
 
 def kinds(schema: StructType) -> dict[str, str]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
 from posixpath import normpath
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
+from pullstream.spark.tables.file_table import FileTable
+from pullstream.spark.tables.partitions import PartitionExpression, partition_fields
+
 from .jdbc_target import JdbcTarget
-from .targets import FILE_FORMATS, FORMATS, DeltaTarget, FileTarget, Target
+from .targets import FILE_FORMATS, FORMATS, TableTarget, Target
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DECODINGS = ("json",)
 
@@ -17,6 +24,8 @@ DECODINGS = ("json",)
 BAD = "deadletter"
 
 _JDBC = "jdbc:"
+_JDBC_FORMAT = "jdbc"
+_ICEBERG = "iceberg"
 _STATE = "_state"
 
 # Options of the source that the user may not set, with the reason.
@@ -34,16 +43,22 @@ class IngestJob:
 
     Attributes:
         subscription: `projects/P/subscriptions/S`, or `S` together with the option `project`.
-        to: Location of the table: a folder that Spark can write to, or the URL of a database,
-            `jdbc:...`. User and password of a database come from the environment variables
-            PULLSTREAM_JDBC_USER and PULLSTREAM_JDBC_PASSWORD.
-        format: "parquet", "json", "delta" or "jdbc". Default: "jdbc" for a `jdbc:` URL, otherwise
-            "parquet".
-        table: Name of the table in the database.
+        to: Location of the table: a folder that driver and executors see, the URL of an object
+            store (`s3://`, `gs://`, `az://`), or the URL of a database, `jdbc:...`. User and
+            password of a database come from the environment variables PULLSTREAM_JDBC_USER and
+            PULLSTREAM_JDBC_PASSWORD.
+        format: "parquet", "json", "delta", "iceberg" or "jdbc". Default: "jdbc" for a `jdbc:` URL,
+            otherwise "parquet".
+        table: Name of the table in the database, or in the Iceberg catalog (`namespace.name`).
+            Default for Iceberg: the last part of `to`, in the namespace `default`.
+        catalog: Properties of the Iceberg catalog, such as `type` and `uri`; see pyiceberg's
+            documentation. Default: a SQLite file `catalog.db` beside a folder on this machine.
+        storage: Settings of the object store, such as `aws_region`; see obstore's documentation.
+            Default: the environment of each machine.
         available_now: End when all messages that were in the subscription at the start are written.
         every: Seconds from the start of a batch to the start of the next. Default: no pause.
-        partition_by: Columns whose values become folders; may include `publish_date` and
-            `publish_hour`.
+        partition_by: What divides the rows into folders: columns, `day(COLUMN)`, `hour(COLUMN)`
+            (both in UTC), and for Iceberg `bucket(NUMBER, COLUMN)`.
         decode: "json" makes columns from the fields of each message, according to `schema`.
             Default: messages are written unchanged.
         schema: Column definitions, such as `id BIGINT NOT NULL, name STRING`.
@@ -71,6 +86,8 @@ class IngestJob:
     bad_to: str | None = None
     state: Path | str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    catalog: Mapping[str, str] | None = field(default=None, repr=False)
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         is_database = self.to.startswith(_JDBC)
@@ -85,17 +102,47 @@ class IngestJob:
             )
         if is_database and not self.table:
             raise ValueError("table is missing; it must be the name of a table in the database")
-        if self.table and not is_database:
-            raise ValueError(f"table is {self.table!r}, but only the format jdbc has a table")
-        if is_database and self.partition_by:
-            raise ValueError("partition_by is only for folders, not for tables in a database")
+        if self.table and not (is_database or self.format == _ICEBERG):
+            raise ValueError(
+                f"table is {self.table!r}, but only the formats jdbc and iceberg have a table"
+            )
+        self._check_lake()
+        self._check_partitions(is_database)
         self._check_form()
         self._check_decoding()
-        # Creating the targets checks the length of the table names.
-        self.target(), self.bad_target()
+        if is_database:
+            # Creating the targets checks the length of the table names.
+            self._jdbc(self.table), self._jdbc(self._bad_table)
         for name in self.options:
             if name.lower() in _FIXED:
                 raise ValueError(f"option {name!r} is not allowed: {_FIXED[name.lower()]}")
+
+    def _check_lake(self) -> None:
+        if self.catalog is not None and self.format != _ICEBERG:
+            raise ValueError(
+                f"catalog is given, but format is {self.format!r}; only Iceberg has a catalog"
+            )
+        if self.format == _ICEBERG and self.catalog is None and _folder_here(self.to) is None:
+            raise ValueError(
+                f"catalog is missing; an Iceberg table in {self.to!r} needs one, such as "
+                "{'type': 'rest', 'uri': 'https://...'}. Only a folder on this machine has a "
+                "default, a SQLite file beside it"
+            )
+        if self.storage and _folder_here(self.to) is not None:
+            raise ValueError(
+                f"storage is given, but to is {self.to!r}, a folder; only the URL of an object "
+                "store (s3://, gs://, az://) has settings"
+            )
+
+    def _check_partitions(self, is_database: bool) -> None:
+        if is_database and self.partition_by:
+            raise ValueError("partition_by is only for folders, not for tables in a database")
+        for one in self.expressions:
+            if one.transform == "bucket" and self.format != _ICEBERG:
+                raise ValueError(
+                    f"partition_by has {str(one)!r}, but format is {self.format!r}; only Iceberg "
+                    "has buckets"
+                )
 
     def _check_form(self) -> None:
         if self.available_now and self.every is not None:
@@ -126,13 +173,13 @@ class IngestJob:
         """
         if not self.bad_to:
             return
-        if self.table is None:
+        if self.format != _JDBC_FORMAT:
             if _overlap(self.to, self.bad_to):
                 raise ValueError(
                     f"bad_to is {self.bad_to!r} and to is {self.to!r}; they must be different "
                     "folders, and neither may be inside the other"
                 )
-        elif not JdbcTarget(self.to, self.table).is_apart_from(JdbcTarget(self.to, self.bad_to)):
+        elif not self._jdbc(self.table).is_apart_from(self._jdbc(self.bad_to)):
             raise ValueError(
                 f"bad_to is {self.bad_to!r} and table is {self.table!r}; they must be different "
                 "tables, and neither may be the table of batches of the other"
@@ -164,31 +211,66 @@ class IngestJob:
         """Values that must not change between a batch and its replay."""
         return {"decode": self.decode or "", "schema": self.schema or ""}
 
-    def target(self) -> Target:
-        """Return the table."""
-        if self.table is not None:
-            return JdbcTarget(self.to, self.table)
-        return self._in_folder(self.to, self.partition_by)
+    @property
+    def expressions(self) -> tuple[PartitionExpression, ...]:
+        """The parsed `partition_by`."""
+        return tuple(map(PartitionExpression.parse, self.partition_by))
 
-    def bad_target(self) -> Target | None:
+    def target(self, schema: pa.Schema) -> Target:
+        """Return the table for rows with these columns.
+
+        Raises:
+            ValueError: `partition_by` does not fit the columns.
+        """
+        if self.format == _JDBC_FORMAT:
+            return self._jdbc(self.table)
+        return self._in_folder(self.to, self.table, schema, self.expressions)
+
+    def bad_target(self, schema: pa.Schema) -> Target | None:
         """Return the table of messages that cannot be decoded, or None without decoding."""
         if self.decode is None:
             return None
-        if self.table is not None:
-            return JdbcTarget(self.to, self.bad_to or f"{self.table}_{BAD}")
-        return self._in_folder(self.bad_to or f"{self.to.rstrip('/')}-{BAD}", ())
+        if self.format == _JDBC_FORMAT:
+            return self._jdbc(self._bad_table)
+        name = None if self.table is None else f"{self.table}_{BAD}"
+        return self._in_folder(self.bad_to or f"{self.to.rstrip('/')}-{BAD}", name, schema, ())
 
-    def _in_folder(self, path: str, partition_by: tuple[str, ...]) -> Target:
-        if self.format == "delta":
-            return DeltaTarget(path, partition_by)
-        return FileTarget(path, self.format, partition_by)
+    def _jdbc(self, table: str | None) -> JdbcTarget:
+        assert table is not None, "checked when the object was created"
+        return JdbcTarget(self.to, table)
+
+    @property
+    def _bad_table(self) -> str:
+        return self.bad_to or f"{self.table}_{BAD}"
+
+    def _in_folder(
+        self,
+        path: str,
+        name: str | None,
+        schema: pa.Schema,
+        expressions: Sequence[PartitionExpression],
+    ) -> Target:
+        fields = partition_fields(expressions, schema)
+        match self.format:
+            case "delta":
+                from pullstream.spark.tables.delta import DeltaLakeTable
+
+                return TableTarget(DeltaLakeTable(path, fields, self.storage))
+            case "iceberg":
+                from pullstream.spark.tables.iceberg import IcebergTable
+
+                return TableTarget(IcebergTable(path, fields, self.storage, self.catalog, name))
+            case "json":
+                return TableTarget(FileTable(path, fields, self.storage, is_json=True), fields)
+            case _:
+                return TableTarget(FileTable(path, fields, self.storage))
 
     @property
     def _table(self) -> str:
         """The location of the table in one normal form."""
-        if self.table is not None:
+        if self.format == _JDBC_FORMAT:
             # Written to disk, so without secrets: the URL of a database may contain a password.
-            return self.target().place
+            return self._jdbc(self.table).place
         return str(_folder_here(self.to) or self.to.rstrip("/"))
 
 

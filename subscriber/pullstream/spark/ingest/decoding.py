@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,32 +15,17 @@ from pyspark.sql.types import StringType, StructField, StructType
 PREFIX = "pubsub_"
 
 _DATA = "data"
-_TIME = "publish_time"
+_ALWAYS = frozenset({"message_id", "publish_time"})
 _TEXT, _VALUE, _WHOLE = "_text", "_value", "_whole"
 _CORRUPT = "_corrupt_record"
-
-
-def _day(seconds: Column) -> Column:
-    days = F.floor(seconds / 86_400).cast("int")
-    return F.date_from_unix_date(days).cast("string")
-
-
-def _hour(seconds: Column) -> Column:
-    hour = (F.floor(seconds / 3600) % 24).cast("string")
-    return F.concat(_day(seconds), F.lit("-"), F.lpad(hour, 2, "0"))
-
-
-# Columns that a table has on request, computed from the publish time in seconds since 1970. Spark's
-# date functions would use the time zone of the session, which can be any.
-DERIVED: Mapping[str, Callable[[Column], Column]] = {"publish_date": _day, "publish_hour": _hour}
 
 
 class Decoding(Protocol):
     """Conversion of message rows to table rows."""
 
     @property
-    def time(self) -> str:
-        """Name of the table's column with the publish time."""
+    def required(self) -> frozenset[str]:
+        """Names of the columns that are never null in the rows of `good`."""
 
     def read(self, messages: DataFrame) -> DataFrame:
         """Return `messages` with the helper columns that the other methods need."""
@@ -59,9 +44,9 @@ class Undecoded:
     """Messages without decoding. None is bad."""
 
     @property
-    def time(self) -> str:
-        """`publish_time`, because message columns keep their names."""
-        return _TIME
+    def required(self) -> frozenset[str]:
+        """Every message has an id and a publish time."""
+        return _ALWAYS
 
     def read(self, messages: DataFrame) -> DataFrame:
         """Return the messages as they are: no helper columns are needed."""
@@ -123,9 +108,11 @@ class JsonDecoding:
         return cls(schema)
 
     @property
-    def time(self) -> str:
-        """`pubsub_publish_time`: a prefix separates message columns from fields of the data."""
-        return PREFIX + _TIME
+    def required(self) -> frozenset[str]:
+        """The columns that the schema declares as NOT NULL, and those of every message."""
+        return frozenset(
+            (*(field.name for field in self._required()), *(PREFIX + name for name in _ALWAYS))
+        )
 
     def read(self, messages: DataFrame) -> DataFrame:
         """Add the parsed object, and whether the data is exactly one JSON value."""
@@ -151,8 +138,9 @@ class JsonDecoding:
             & self._value(_CORRUPT).isNull()
             & F.col(_WHOLE)
         )
-        for field in self._required():
-            fits &= self._value(field.name).isNotNull()
+        if required := [self._value(field.name) for field in self._required()]:
+            # One expression of any length: hundreds of nested ones overflow Java's stack.
+            fits &= F.forall(F.array(*(one.isNotNull() for one in required)), lambda has: has)
         return ~F.coalesce(fits, F.lit(False))
 
     def good(self, read: DataFrame) -> DataFrame:
@@ -203,13 +191,6 @@ class JsonDecoding:
 
     def _value(self, name: str) -> Column:
         return F.col(_VALUE).getField(name)
-
-
-def dated(rows: DataFrame, time: str, columns: Sequence[str]) -> DataFrame:
-    """Return `rows` with the requested DERIVED columns (UTC), computed from the column `time`."""
-    seconds = F.unix_seconds(F.col(time))
-    wanted = [name for name in columns if name in DERIVED]
-    return rows.withColumns({name: DERIVED[name](seconds) for name in wanted})
 
 
 def _no_schema(ddl: str, reason: str) -> ValueError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,8 +16,12 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 
 from pullstream.spark.errors import IngestError
 from pullstream.spark.local.java_error import reason_of
+from pullstream.spark.tables.batch import BatchName
+
+from .targets import Written
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
 # Credentials do not belong on a command line or in the settings of a job.
@@ -41,12 +46,13 @@ _NESTED = (MapType, ArrayType, StructType)
 
 @dataclass(frozen=True)
 class JdbcTarget:
-    """A table, with a second table of the batches that it contains.
+    """A table, with a second table of the newest batch of each source.
 
     Spark's writer opens a connection for each partition, so it could leave part of a batch in the
-    table. Therefore it fills a staging table, which is replaced if the batch is passed again. Then
-    one transaction copies the rows into the table and records the batch. A kill before the end of
-    the transaction changes nothing; after it, the record shows that nothing is left to do.
+    table. Therefore it fills a staging table. Then one transaction copies the rows into the table
+    and raises the number of the source's newest batch. A kill before the end of the transaction
+    changes nothing; after it, the number shows that nothing is left to do. Of two drivers with the
+    same batch, the second one finds the raised number, because the first holds the row's lock.
 
     Spark repeats a task whose executor is lost or slow, and the staging table may then contain the
     rows of both attempts. So each row has a number there and is copied once.
@@ -90,64 +96,85 @@ class JdbcTarget:
         )
         return mine.isdisjoint(others)
 
-    def check(self, spark: SparkSession) -> None:
+    def open(self, spark: SparkSession, schema: pa.Schema) -> None:
         """Connect to the database, and create the table of batches if it does not exist."""
         if not self._exists(spark, self._batches):
-            definition = "(batch VARCHAR(64) NOT NULL PRIMARY KEY)"
-            self._run(spark, f"CREATE TABLE {self._batches} {definition}")
+            self._run(
+                spark,
+                f"CREATE TABLE {self._batches} (source VARCHAR(64) NOT NULL PRIMARY KEY, "
+                "newest BIGINT NOT NULL, staging VARCHAR(255) NOT NULL)",
+            )
 
-    def may_have(self, spark: SparkSession, batch: str) -> bool:
-        """Return whether the table of batches contains this batch."""
-        return self._holds(spark, f"SELECT 1 FROM {self._batches} WHERE batch = '{batch}'")
+    def newest(self, spark: SparkSession, source: str) -> int:
+        """Return the number of the newest batch of a source; -1 if there is none."""
+        found = self._first(spark, f"SELECT newest FROM {self._batches} WHERE source = '{source}'")
+        return -1 if found is None else int(found)
 
-    def write(self, rows: DataFrame, batch: str) -> bool:
-        """Stage the rows and copy them to the table in one transaction, unless it has the batch."""
-        spark, staging = rows.sparkSession, self._staging(batch)
-        known = self.may_have(spark, batch)
-        if not known:
-            self.stage(rows, batch)
-            self.take_in(spark, rows.columns, batch)
-        # Also if a killed run has left it.
-        if self._exists(spark, staging):
-            self._run(spark, f"DROP TABLE {staging}")
-        return not known
+    def write(self, rows: DataFrame, batch: BatchName) -> Written:
+        """Write the batch to its staging table."""
+        spark, source = rows.sparkSession, batch.source
+        staged = StagedRows(self, rows, batch, f"{self.table}_{uuid.uuid4().hex[:16]}")
+        left = self._first(spark, f"SELECT staging FROM {self._batches} WHERE source = '{source}'")
+        if left is None:
+            self._run(spark, f"INSERT INTO {self._batches} VALUES ('{source}', -1, '')")
+        elif left and self._exists(spark, left):
+            # A killed run has left it.
+            self.drop(spark, left)
+        noted = f"UPDATE {self._batches} SET staging = '{staged.table}' WHERE source = '{source}'"
+        self._run(spark, noted)
+        self.stage(rows, staged.table)
+        return staged
 
-    def stage(self, rows: DataFrame, batch: str) -> None:
-        """Write the batch to its staging table, and create the table if it does not exist."""
+    def stage(self, rows: DataFrame, staging: str) -> None:
+        """Write rows to a staging table, and create the table if it does not exist."""
         flat = rows.select(*(_flat(rows, name) for name in rows.columns))
         anew = F.xxhash64(F.reflect(F.lit("java.util.UUID"), F.lit("randomUUID")))
         numbered = flat.select("*", F.monotonically_increasing_id().alias(_ROW), anew.alias(_COPY))
-        self._write(numbered, self._staging(batch), "overwrite")
+        self._write(numbered, staging, "overwrite")
         # Without rows: Spark knows the database's types and creates the table.
         self._write(flat.limit(0), self.table, "append")
 
-    def take_in(self, spark: SparkSession, columns: Sequence[str], batch: str) -> None:
+    def take_in(
+        self, spark: SparkSession, columns: Sequence[str], staging: str, batch: BatchName
+    ) -> bool:
         """Copy the staged rows into the table, each once, and record the batch, in one transaction.
 
         Args:
             spark: The session.
             columns: Names of the columns to copy.
+            staging: Name of the staging table.
             batch: Name of the batch.
+
+        Returns:
+            Whether the table did not have the batch.
         """
-        staging, quoted = self._staging(batch), self._dialect(spark).quoteIdentifier
+        quoted = self._dialect(spark).quoteIdentifier
         names = [quoted(name) for name in columns]
         row, copy = quoted(_ROW), quoted(_COPY)
         # SQL that all databases understand; they execute it as a hash join.
-        self._run(
+        return self._run(
             spark,
+            f"UPDATE {self._batches} SET newest = {batch.number} "
+            f"WHERE source = '{batch.source}' AND newest < {batch.number}",
             f"INSERT INTO {self.table} ({', '.join(names)}) "
             f"SELECT {', '.join(f's.{name}' for name in names)} FROM {staging} s JOIN "
             f"(SELECT {row}, MIN({copy}) {copy} FROM {staging} GROUP BY {row}) k "
             f"ON s.{row} = k.{row} AND s.{copy} = k.{copy}",
-            f"INSERT INTO {self._batches} (batch) VALUES ('{batch}')",
+            if_changed=True,
         )
+
+    def staged(self, spark: SparkSession, staging: str) -> int:
+        """Return the number of staged rows."""
+        row = self._dialect(spark).quoteIdentifier(_ROW)
+        return int(self._first(spark, f"SELECT COUNT(DISTINCT {row}) FROM {staging}") or 0)
+
+    def drop(self, spark: SparkSession, staging: str) -> None:
+        """Drop a staging table."""
+        self._run(spark, f"DROP TABLE {staging}")
 
     @property
     def _batches(self) -> str:
         return f"{self.table}_batches"
-
-    def _staging(self, batch: str) -> str:
-        return f"{self.table}_{batch.replace('-', '_')}"
 
     def _options(self) -> dict[str, str]:
         known = {
@@ -189,29 +216,72 @@ class JdbcTarget:
             connection.rollback()
             connection.close()
 
-    def _run(self, spark: SparkSession, *statements: str) -> None:
-        """Execute all statements in one transaction."""
+    def _run(self, spark: SparkSession, *statements: str, if_changed: bool = False) -> bool:
+        """Execute all statements in one transaction.
+
+        Args:
+            spark: The session.
+            statements: The statements.
+            if_changed: Do nothing if the first statement changes no row.
+
+        Returns:
+            Whether the first statement changed a row.
+        """
         with self._connection(spark) as connection:
             for statement in statements:
                 try:
-                    connection.createStatement().executeUpdate(statement)
+                    rows = connection.createStatement().executeUpdate(statement)
                 except Py4JJavaError as error:
                     raise IngestError(f"{self.place}: {statement}: {reason_of(error)}") from error
+                if if_changed and statement is statements[0] and not rows:
+                    return False
             connection.commit()
+            return True
 
-    def _holds(self, spark: SparkSession, query: str) -> bool:
-        """Return whether the query has a result."""
+    def _first(self, spark: SparkSession, query: str) -> str | None:
+        """Return the first value of the query's result as text; None without a result."""
         with self._connection(spark) as connection:
-            found: bool = connection.createStatement().executeQuery(query).next()
-            return found
+            found = connection.createStatement().executeQuery(query)
+            return str(found.getString(1)) if found.next() else None
 
     def _exists(self, spark: SparkSession, table: str) -> bool:
         """Return whether the table can be read, which is also Spark's test for existence."""
         try:
-            self._holds(spark, self._dialect(spark).getTableExistsQuery(table))
+            with self._connection(spark) as connection:
+                query = self._dialect(spark).getTableExistsQuery(table)
+                connection.createStatement().executeQuery(query)
         except Py4JJavaError:
             return False
         return True
+
+
+class StagedRows:
+    """The rows of a batch in their staging table.
+
+    Args:
+        target: The target.
+        rows: The rows.
+        batch: Name of the batch.
+        table: Name of the staging table.
+    """
+
+    def __init__(self, target: JdbcTarget, rows: DataFrame, batch: BatchName, table: str) -> None:
+        self._target = target
+        self._columns = rows.columns
+        self._spark = rows.sparkSession
+        self._batch = batch
+        self.table = table
+
+    @property
+    def rows(self) -> int:
+        """Number of the rows in the staging table, each counted once."""
+        return self._target.staged(self._spark, self.table)
+
+    def commit(self) -> bool:
+        """Copy the rows to the table, unless it has the batch."""
+        committed = self._target.take_in(self._spark, self._columns, self.table, self._batch)
+        self._target.drop(self._spark, self.table)
+        return committed
 
 
 def _flat(rows: DataFrame, name: str) -> Column:

@@ -9,18 +9,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql.datasource import CaseInsensitiveDict
 
+from pullstream.spark.datasource.options import StreamOptions
 from pullstream.spark.datasource.registration import register
 from pullstream.spark.errors import IngestError
 from pullstream.spark.local.java_error import reason_of
 from pullstream.spark.local.session_builder import local_session
+from pullstream.spark.session.settings import IngestSettings
+from pullstream.spark.spool.committed_batches import mark_committed
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .batch_handler import BatchHandler, Totals
-from .columns import kinds, table_schema
+from .columns import arrow_schema, bad_schema, check_names, kinds, table_schema
 from .config import IngestJob
 from .decoding import JsonDecoding, Undecoded
-from .state import IngestState
+from .state import IngestState, planned_and_committed, source_id
 from .targets import Target
 
 if TYPE_CHECKING:
@@ -95,19 +99,28 @@ def run_ingest(
     session = spark or local_session()
     register(session)
     decoding = JsonDecoding.from_ddl(job.schema) if job.schema is not None else Undecoded()
-    target, bad = job.target(), job.bad_target()
-    columns = kinds(table_schema(session, job, decoding, target))
-    for one in (target, bad):
-        if one is not None:
-            one.check(session)
+    rows = table_schema(session, job, decoding)
+    columns = arrow_schema(rows, decoding.required)
+    target = job.target(columns)
+    check_names(rows, target, job.format)
+    target.open(session, columns)
+    bad_rows = arrow_schema(bad_schema(session, job, decoding), decoding.required)
+    bad = job.bad_target(bad_rows)
+    if bad is not None:
+        bad.open(session, bad_rows)
+    targets = [one for one in (target, bad) if one is not None]
+
+    def newest(source: str) -> int:
+        return max(one.newest(session, source) for one in targets)
+
     with IngestState.open(
-        job.state_folder,
-        job.identity,
-        columns,
-        job.reading,
-        lambda batch: target.may_have(session, batch),
+        job.state_folder, job.identity, kinds(rows), job.reading, newest
     ) as state:
-        handler = BatchHandler(decoding, target, bad, derived=job.partition_by, name=state.batch)
+        source = source_id(state.folder)
+        if source is not None and planned_and_committed(state.folder)[0] < 0:
+            # The checkpoint is lost. The table proves which batches it has.
+            mark_committed(_settings(job, state), target.newest(session, source))
+        handler = BatchHandler(decoding, target, bad, name=state.batch)
         run = _Run(handler, _start(session, job, state, handler), target, bad)
         run.wait(stop or threading.Event(), watch)
     return run.report()
@@ -180,6 +193,11 @@ class _Run:
                 return True
             cause = self._handler.failure or error
             raise IngestError(f"the job failed: {reason_of(cause)}") from cause
+
+
+def _settings(job: IngestJob, state: IngestState) -> IngestSettings:
+    given = {**job.options, "subscription": job.subscription, "spoolDir": str(state.spool)}
+    return StreamOptions.parse(CaseInsensitiveDict(given), files_are_shared=True).settings
 
 
 def _start(

@@ -12,11 +12,14 @@ from typing import Any
 
 from pullstream.spark.errors import IngestError
 from pullstream.spark.spool.atomic_files import AtomicFiles
+from pullstream.spark.spool.spool import META
+from pullstream.spark.tables.batch import BatchName
 from pullstream_protocol.file_lock import FileLock
 
 _FILE = "job.json"
 _LOCK = "LOCK"
 _CHECKPOINT = "checkpoint"
+_SPOOL = "spool"
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,9 @@ class IngestState:
     Its parts belong together: Spark's checkpoint numbers the batches, and the spool has the rows of
     unfinished batches.
 
-    Each run names its batches with its own id. So a name is never used for other rows, even if
-    parts of the folder are lost or restored from a copy. Only a replayed batch keeps its name,
-    which contains the id of the run that planned it.
+    A batch is named after the spool and the source's own offset, which Spark has written down
+    before it passes the batch. So the same rows have the same name in each run, also with a new
+    checkpoint, and other rows never have it.
 
     Attributes:
         folder: The folder.
@@ -37,8 +40,6 @@ class IngestState:
 
     folder: Path
     run: str
-    # By batch number: the names of batches that an earlier run planned.
-    _replays: Mapping[str, str]
 
     @property
     def checkpoint(self) -> str:
@@ -49,11 +50,15 @@ class IngestState:
     @property
     def spool(self) -> Path:
         """Folder in which the source stores the messages of unfinished batches."""
-        return self.folder / "spool"
+        return self.folder / _SPOOL
 
-    def batch(self, number: int) -> str:
-        """Return the name of a batch: unique for ever, and the same in each replay."""
-        return self._replays.get(str(number), f"{self.run}-{number}")
+    def batch(self, number: int) -> BatchName:
+        """Return the name of one of Spark's batches, which Spark has planned.
+
+        Raises:
+            IngestError: Spark's log or the spool cannot be read.
+        """
+        return _batch(self.folder, number)
 
     @classmethod
     @contextmanager
@@ -63,7 +68,7 @@ class IngestState:
         identity: Mapping[str, str],
         columns: Mapping[str, str],
         reading: Mapping[str, str],
-        may_have: Callable[[str], bool],
+        newest: Callable[[str], int],
     ) -> Iterator[IngestState]:
         """Open the state in `folder` during the block; create it if it does not exist.
 
@@ -72,8 +77,9 @@ class IngestState:
             identity: Values that must not change as long as the state is used.
             columns: Types of the table's columns. Columns may be added.
             reading: Values that decide which rows are good. They may change, but not while a batch
-                waits for its replay whose good rows may already be in the table.
-            may_have: Returns whether the table may have the batch of this name.
+                waits for its replay whose bad rows may already be in their table.
+            newest: Returns the number of the newest batch of a source that may be in the table or
+                in the table of bad rows.
 
         Raises:
             IngestError: Another run uses the state, it belongs to another job, a value has changed
@@ -85,12 +91,12 @@ class IngestState:
         try:
             known = _read(path)
             _check(folder, known, identity, columns)
-            state = cls(folder, uuid.uuid4().hex[:16], _replays(folder, known))
-            if any(map(may_have, state._replays.values())):
+            replay = _replay(folder)
+            if replay is not None and newest(replay.source) >= replay.number:
                 _check_reading(folder, known, reading)
+            state = cls(folder, uuid.uuid4().hex[:16])
             content = {
                 "id": state.run,
-                "replays": state._replays,
                 **identity,
                 **reading,
                 "columns": {**known["columns"], **columns},
@@ -120,11 +126,12 @@ def _taken(folder: Path) -> FileLock:
 
 def _read(path: Path) -> dict[str, Any]:
     """Return the notes of the previous run, if there was one."""
-    noted: dict[str, Any] = {"replays": {}, "columns": {}}
+    noted: dict[str, Any] = {"columns": {}}
     if path.exists():
         try:
             noted |= json.loads(path.read_text(encoding="utf-8"))
             noted["id"] = str(noted["id"])
+            noted["columns"] = dict(noted["columns"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _unusable(path.parent, error) from error
     return noted
@@ -153,7 +160,7 @@ def _check_reading(folder: Path, known: Mapping[str, Any], reading: Mapping[str,
     """Check that the decoding has not changed since a batch was started.
 
     Otherwise a row that changes between good and bad would end up in neither table or in both: a
-    table either skips the batch that it already has, or replaces it.
+    table skips the batch that it already has.
     """
     for name, value in reading.items():
         if known.get(name, value) != value:
@@ -164,17 +171,45 @@ def _check_reading(folder: Path, known: Mapping[str, Any], reading: Mapping[str,
             )
 
 
-def _replays(folder: Path, known: Mapping[str, Any]) -> dict[str, str]:
-    """Return the number and the name of the batch that Spark will replay, if there is one."""
+def source_id(folder: Path) -> str | None:
+    """Return the id of a job's spool; None if there is no spool yet."""
+    path = folder / _SPOOL / META
+    try:
+        return uuid.UUID(json.loads(path.read_bytes())["id"]).hex
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _unusable(folder, error) from error
+
+
+def planned_and_committed(folder: Path) -> tuple[int, int]:
+    """Return the numbers of Spark's newest planned and newest committed batch; -1: none."""
     planned, committed = (
         max((int(path.name) for path in log.glob("*") if path.name.isdigit()), default=-1)
         for log in (folder / _CHECKPOINT / name for name in ("offsets", "commits"))
     )
-    if planned <= committed or "id" not in known:
-        return {}
-    number = str(planned)
-    # The previous run planned it, or itself got it from the run before.
-    return {number: known["replays"].get(number, f"{known['id']}-{number}")}
+    return planned, committed
+
+
+def _replay(folder: Path) -> BatchName | None:
+    """Return the batch that Spark will replay, if there is one."""
+    planned, committed = planned_and_committed(folder)
+    if planned <= committed or source_id(folder) is None:
+        return None
+    return _batch(folder, planned)
+
+
+def _batch(folder: Path, number: int) -> BatchName:
+    path = folder / _CHECKPOINT / "offsets" / str(number)
+    try:
+        # A version, the batch's metadata, and a line for each source.
+        offset = json.loads(path.read_text(encoding="utf-8").splitlines()[2])["seq"]
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise IngestError(f"{path}, which Spark has written, cannot be read: {error!r}") from error
+    source = source_id(folder)
+    if source is None:
+        raise IngestError(f"there is no spool in {folder / _SPOOL}, although Spark has its batches")
+    return BatchName(source, int(offset))
 
 
 def _unusable(folder: Path, error: Exception) -> IngestError:

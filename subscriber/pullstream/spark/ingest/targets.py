@@ -1,26 +1,39 @@
 """Targets of an ingestion, which store each batch exactly once.
 
-Spark passes a batch again, with the same rows and the same id, if it cannot know whether all of the
-batch was written. The target must then look as if the batch had been written once.
+Spark passes a batch again, with the same rows, if it cannot know whether all of the batch was
+written. The target must then look as if the batch had been written once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from py4j.protocol import Py4JJavaError
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
 
-from pullstream.spark.errors import IngestError
+from pullstream.spark.tables.batch import BatchName
+from pullstream.spark.tables.data_files import PartitionField, WrittenFile
+from pullstream.spark.tables.file_table import FileTable
+from pullstream.spark.tables.table import Table, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILE_FORMATS = ("parquet", "json")
-FORMATS = (*FILE_FORMATS, "delta", "jdbc")
+LAKE_FORMATS = ("delta", "iceberg")
+FORMATS = (*FILE_FORMATS, *LAKE_FORMATS, "jdbc")
 
-# Partition column with the name of the batch.
-BATCH_COLUMN = "ingest_batch"
+
+class Written(Protocol):
+    """Rows that are stored, and not in the target yet."""
+
+    @property
+    def rows(self) -> int:
+        """Number of the rows."""
+
+    def commit(self) -> bool:
+        """Put all rows and the batch's name into the target; return False if it had the batch."""
 
 
 class Target(Protocol):
@@ -34,119 +47,85 @@ class Target(Protocol):
     def reserved(self) -> tuple[str, ...]:
         """Lower-case names of the columns that the target adds; rows must not have them."""
 
-    def check(self, spark: SparkSession) -> None:
-        """Raise IngestError if this session can never write to the target."""
-
-    def may_have(self, spark: SparkSession, batch: str) -> bool:
-        """Return False if the target certainly has no complete batch of this name.
-
-        Call `check` first.
-        """
-
-    def write(self, rows: DataFrame, batch: str) -> bool:
-        """Write a batch; return False if the target already had all of it.
+    def open(self, spark: SparkSession, schema: pa.Schema) -> None:
+        """Open the target, and create it if it does not exist.
 
         Args:
-            rows: The rows of the batch.
-            batch: Name of the batch, which is never used for other rows.
+            spark: The session.
+            schema: The columns of the rows.
+
+        Raises:
+            IngestError: The target cannot take such rows.
         """
 
+    def newest(self, spark: SparkSession, source: str) -> int:
+        """Return the number of the newest batch of a source; -1 if there is none."""
 
-@dataclass(frozen=True)
-class FileTarget:
-    """A folder of Parquet or JSON files, with a subfolder for each batch.
+    def write(self, rows: DataFrame, batch: BatchName) -> Written:
+        """Store the rows of a batch, so that `commit` puts them into the target."""
 
-    A batch overwrites its subfolder. After a kill at any moment, the next run finds the subfolder
-    absent, partial or complete, and replaces it. The subfolders of other batches are never changed.
-    A batch is complete when its subfolder has `_SUCCESS`; until then, readers may see part of it.
 
-    Attributes:
-        path: The folder.
-        format: "parquet" or "json".
-        partition_by: Columns whose values become subfolders.
+class TableTarget:
+    """A table of files that executors write: Parquet, JSON lines, Delta or Iceberg.
+
+    Args:
+        table: The table.
+        json_partitions: For JSON lines, the values by which the rows are divided. None: not JSON
+            lines.
     """
 
-    path: str
-    format: str
-    partition_by: tuple[str, ...] = ()
+    def __init__(
+        self, table: Table, json_partitions: Sequence[PartitionField] | None = None
+    ) -> None:
+        self._table = table
+        self._is_json = json_partitions is not None
+        self._json_columns = list(dict.fromkeys(one.column for one in json_partitions or ()))
+        self._json_folders = {one.name for one in json_partitions or ()}
 
     @property
     def place(self) -> str:
-        """The path of the folder, as the user gave it."""
-        return self.path
+        """The table's description."""
+        return self._table.place
 
     @property
     def reserved(self) -> tuple[str, ...]:
-        """The partition column that Spark derives from the names of the subfolders."""
-        return (BATCH_COLUMN,)
-
-    def check(self, spark: SparkSession) -> None:
-        """Do nothing: Spark can write files wherever it can write its own."""
-
-    def may_have(self, spark: SparkSession, batch: str) -> bool:
-        """Return whether the subfolder of the batch exists, complete or partial."""
-        jvm: Any = spark._jvm
-        folder = jvm.org.apache.hadoop.fs.Path(self._folder(batch))
-        settings = spark._jsparkSession.sessionState().newHadoopConf()
-        found: bool = folder.getFileSystem(settings).exists(folder)
-        return found
-
-    def write(self, rows: DataFrame, batch: str) -> bool:
-        """Replace the subfolder of the batch, and return True."""
-        writer = rows.write.format(self.format).mode("overwrite")
-        writer.partitionBy(*self.partition_by).save(self._folder(batch))
-        return True
-
-    def _folder(self, batch: str) -> str:
-        return f"{self.path.rstrip('/')}/{BATCH_COLUMN}={batch}"
-
-
-@dataclass(frozen=True)
-class DeltaTarget:
-    """A Delta table.
-
-    The table's log stores the highest batch number of each application and skips repeated batches:
-    a batch is in the table completely and once, or not at all.
-
-    Attributes:
-        path: The folder of the table.
-        partition_by: Columns whose values become subfolders.
-    """
-
-    path: str
-    partition_by: tuple[str, ...] = ()
-
-    @property
-    def place(self) -> str:
-        """The path of the table's folder, as the user gave it."""
-        return self.path
-
-    @property
-    def reserved(self) -> tuple[str, ...]:
-        """Empty, because Delta stores the batch number in its log."""
+        """Empty: the names that partitioning adds are checked with the expressions."""
         return ()
 
-    def check(self, spark: SparkSession) -> None:
-        """Raise IngestError if Delta's classes are missing in this Spark session."""
-        java: Any = spark._jvm.java.lang  # type: ignore[union-attr]
-        loader = java.Thread.currentThread().getContextClassLoader()
-        try:
-            java.Class.forName("org.apache.spark.sql.delta.sources.DeltaDataSource", False, loader)
-        except Py4JJavaError:
-            raise IngestError(
-                "format is 'delta', but this Spark has no Delta Lake: pip install delta-spark and "
-                "add its jars (--conf spark.jars.packages=io.delta:delta-spark_2.13:VERSION), or "
-                f"choose one of {', '.join(FORMATS)}"
-            ) from None
+    def open(self, spark: SparkSession, schema: pa.Schema) -> None:
+        """Open the table; see Target."""
+        if self._is_json:
+            columns = [schema.field(name) for name in self._json_columns]
+            schema = pa.schema([*columns, pa.field(_LINE, pa.string())])
+        self._table.open(schema)
 
-    def may_have(self, spark: SparkSession, batch: str) -> bool:
-        """Return True, because only Delta's classes could answer this."""
-        return True
+    def newest(self, spark: SparkSession, source: str) -> int:
+        """Return the number of the newest batch of a source; -1 if there is none."""
+        return self._table.newest(source)
 
-    def write(self, rows: DataFrame, batch: str) -> bool:
-        """Append the rows unless Delta's log has the batch; return True in both cases."""
-        application, _, version = batch.rpartition("-")
-        writer = rows.write.format("delta").mode("append")
-        writer = writer.option("txnAppId", application).option("txnVersion", version)
-        writer.partitionBy(*self.partition_by).save(self.path)
-        return True
+    def write(self, rows: DataFrame, batch: BatchName) -> Written:
+        """Let the executors write the files of the batch."""
+        if self._is_json:
+            # Readers take a column from its folder's name.
+            own = [name for name in rows.columns if name not in self._json_folders]
+            line = F.to_json(F.struct(*own)).alias(_LINE)
+            rows = rows.select(*self._json_columns, line)
+        return _WrittenFiles(self._table, write_files(self._table, rows, batch), batch)
+
+
+# The column with the JSON object of a row.
+_LINE = "_line"
+
+
+class _WrittenFiles:
+    def __init__(self, table: Table, files: list[WrittenFile], batch: BatchName) -> None:
+        self._table = table
+        self._files = files
+        self._batch = batch
+        self.rows = sum(file.rows for file in files)
+
+    def commit(self) -> bool:
+        committed = self._table.commit(self._files, self._batch)
+        if isinstance(self._table, FileTable):
+            self._table.delete_unlisted(self._batch)
+        return committed

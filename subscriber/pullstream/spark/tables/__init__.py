@@ -1,0 +1,1 @@
+"""Tables that take each batch of a subscription once: files, Delta and Iceberg."""

@@ -1,0 +1,235 @@
+"""Delta tables, by `deltalake`: without Java, on a disk or in a bucket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from pullstream.spark.errors import IngestError
+from pullstream_protocol.clock import SYSTEM_CLOCK
+
+from .batch import BatchName
+from .columns import check_columns
+from .data_files import FilesToWrite, PartitionField, WrittenFile, text_of
+from .partitions import with_values
+from .table import until_committed
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+# Features with which our files are right as they are. Any other one may need more of a writer than
+# to add files.
+_WRITER_FEATURES = frozenset(
+    {"appendOnly", "invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+)
+_LARGEST_WRITER_VERSION = 2
+
+# Columns with statistics, and the longest text in them, as Delta's own writers have it.
+_STATISTICS_COLUMNS = 32
+_STATISTICS_TEXT = 32
+_LAST_CHARACTER = "\U0010ffff"
+
+
+class DeltaLakeTable:
+    """A Delta table. The log has the number of the newest batch as a transaction of the source.
+
+    Args:
+        folder: Path or URL of the table.
+        partition_by: The values by which rows are divided.
+        options: Settings of the object store.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        partition_by: Sequence[PartitionField] = (),
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._partition_by = tuple(partition_by)
+        self._options = dict(options or {}) or None
+        self._schema = pa.schema([])
+        self._table: DeltaTable | None = None
+
+    @property
+    def place(self) -> str:
+        """The path or URL of the table."""
+        return self._folder
+
+    def open(self, schema: pa.Schema) -> None:
+        """Open the table, or create it; see Table."""
+        self._schema = schema
+        schema = with_values(schema, self._partition_by)
+        columns = [field.name for field in self._partition_by]
+        try:
+            self._table = DeltaTable(self._folder, storage_options=self._options)
+        except TableNotFoundError:
+            try:
+                self._table = DeltaTable.create(
+                    self._folder, schema, partition_by=columns, storage_options=self._options
+                )
+            except (DeltaError, OSError) as error:
+                raise IngestError(f"cannot create a Delta table in {self.place}: {error}") from None
+        except (DeltaError, OSError) as error:
+            raise IngestError(f"cannot open the Delta table {self.place}: {error}") from None
+        self._check(self._table, schema, columns)
+
+    def newest(self, source: str) -> int:
+        """Return the number of the newest batch of a source; -1 if there is none."""
+        number = self._updated().transaction_version(_application(source))
+        return -1 if number is None else number
+
+    def files_to_write(self, name: str) -> FilesToWrite:
+        """Return how executors write the files of a batch; see Table."""
+        return FilesToWrite(
+            folder=self._folder,
+            prefix="",
+            name=name,
+            schema=self._schema.serialize().to_pybytes(),
+            partition_by=self._partition_by,
+            options=self._options,
+        )
+
+    def commit(self, files: Sequence[WrittenFile], batch: BatchName) -> bool:
+        """Add the files and the batch's name; see Table."""
+        now = round(SYSTEM_CLOCK.now() * 1000)
+        actions = [self._action(file, now) for file in files]
+        return until_committed(lambda: self._try(actions, batch), self.place)
+
+    def _try(self, actions: list[Any], batch: BatchName) -> bool | None:
+        if self.newest(batch.source) >= batch.number:
+            return False
+        table = self._updated()
+        try:
+            # Without retries: they would not look for the batch again.
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                partition_by=table.metadata().partition_columns,
+                commit_properties=CommitProperties(
+                    max_commit_retries=0,
+                    app_transactions=[Transaction(_application(batch.source), batch.number)],
+                ),
+            )
+        except CommitFailedError:
+            return None
+        return True
+
+    def _updated(self) -> DeltaTable:
+        assert self._table is not None, "call open first"
+        self._table.update_incremental()
+        return self._table
+
+    def _action(self, file: WrittenFile, now: int) -> AddAction:
+        values = {
+            field.name: text_of(field, value)
+            for field, value in zip(self._partition_by, file.partition, strict=True)
+        }
+        statistics = statistics_of(file.metadata) if file.footer else {}
+        return AddAction(
+            # deltalake quotes it, as the log has paths as URLs.
+            path=file.path,
+            size=file.size,
+            partition_values=values,
+            modification_time=now,
+            data_change=True,
+            stats=json.dumps({"numRecords": file.rows, **statistics}),
+        )
+
+    def _check(self, table: DeltaTable, schema: pa.Schema, columns: list[str]) -> None:
+        """Raise IngestError if the table needs more of a writer, or has other columns."""
+        protocol, metadata = table.protocol(), table.metadata()
+        features = set(protocol.writer_features or ()) - _WRITER_FEATURES
+        if protocol.min_writer_version > _LARGEST_WRITER_VERSION and not protocol.writer_features:
+            features.add(f"writer version {protocol.min_writer_version}")
+        settings = metadata.configuration
+        if settings.get("delta.columnMapping.mode", "none") != "none":
+            features.add("columnMapping")
+        for field in json.loads(table.schema().to_json())["fields"]:
+            features.update(
+                f"{name} of the column {field['name']!r}"
+                for name in field["metadata"]
+                if name.startswith(("delta.", "CURRENT_DEFAULT"))
+            )
+        features.update(name for name in settings if name.startswith("delta.constraints."))
+        if features:
+            raise IngestError(
+                f"the Delta table {self.place} has {', '.join(sorted(features))}, which this job "
+                "does not support; write to a table without it"
+            )
+        if metadata.partition_columns != columns:
+            raise IngestError(
+                f"the Delta table {self.place} is partitioned by "
+                f"{', '.join(metadata.partition_columns) or 'nothing'}, and the job by "
+                f"{', '.join(columns) or 'nothing'}; partition the job in the same way"
+            )
+        check_columns(pa.schema(table.schema().to_arrow()), schema, self.place)
+
+
+def _application(source: str) -> str:
+    return f"pullstream-{source}"
+
+
+# ---- statistics ----------------------------------------------------------------------------------
+
+
+def statistics_of(metadata: pq.FileMetaData) -> dict[str, Any]:
+    """Return Delta's statistics of a file: least, greatest and null values of its columns."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for index in range(min(metadata.num_columns, _STATISTICS_COLUMNS)):
+        column = metadata.schema.column(index)
+        groups = [
+            metadata.row_group(number).column(index).statistics
+            for number in range(metadata.num_row_groups)
+        ]
+        if "." in column.path or not groups or any(one is None for one in groups):
+            continue
+        name = column.name
+        nulls[name] = sum(one.null_count for one in groups)
+        if not all(one.has_min_max for one in groups):
+            continue
+        low = _bound(min(one.min for one in groups), is_upper=False)
+        high = _bound(max(one.max for one in groups), is_upper=True)
+        if low is not None and high is not None:
+            least[name], greatest[name] = low, high
+    return {"minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _bound(value: Any, *, is_upper: bool) -> Any:
+    """Return a bound as JSON has it; None if there is none."""
+    match value:
+        case bool() | bytes() | float() | Decimal():
+            # Parquet leaves NaN out, and readers may compare it.
+            return None
+        case str():
+            if len(value) <= _STATISTICS_TEXT:
+                return value
+            beginning, next_one = value[:_STATISTICS_TEXT], value[_STATISTICS_TEXT]
+            if not is_upper:
+                return beginning
+            return None if next_one == _LAST_CHARACTER else beginning + _LAST_CHARACTER
+        case datetime():
+            # In milliseconds, rounded outwards.
+            rest = timedelta(microseconds=value.microsecond % 1000)
+            value -= rest
+            if is_upper and rest:
+                value += timedelta(milliseconds=1)
+            text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
+            return f"{text}Z" if value.tzinfo is not None else text
+        case int():
+            return value
+        case _ if hasattr(value, "isoformat"):
+            return value.isoformat()
+        case _:
+            return None

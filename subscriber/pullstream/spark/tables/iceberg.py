@@ -1,0 +1,311 @@
+"""Iceberg tables, by `pyiceberg`: without Java, on a disk or in a bucket, in any catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table as PyIcebergTable
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    Transform,
+)
+from pyiceberg.typedef import Record
+
+from pullstream.spark.errors import IngestError
+
+from .batch import BatchName
+from .columns import check_columns
+from .data_files import FilesToWrite, PartitionField, WrittenFile
+from .table import until_committed
+
+# The table's property with the number of a source's newest batch.
+_MARKER = "pullstream.batch."
+
+# The job's own snapshots: after _EXPIRE_AT of them, all but the newest _KEEP are expired. Each
+# commit writes the list of all snapshots, so without a bound commits become slower and slower.
+_EXPIRE_AT = 100
+_KEEP = 50
+_MADE_BY = "pullstream-batch"
+
+_PROPERTIES = {
+    "format-version": "2",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+_RETRIES = "commit.retry.num-retries"
+_NEWEST_FORMAT = 2
+
+# Names of settings: as in object stores, and as in pyiceberg.
+_STORAGE = {
+    "aws_access_key_id": "s3.access-key-id",
+    "aws_secret_access_key": "s3.secret-access-key",
+    "aws_session_token": "s3.session-token",
+    "aws_region": "s3.region",
+    "aws_endpoint": "s3.endpoint",
+    "aws_endpoint_url": "s3.endpoint",
+    "azure_storage_account_name": "adls.account-name",
+    "azure_storage_account_key": "adls.account-key",
+    "azure_storage_sas_key": "adls.sas-token",
+}
+
+
+class IcebergTable:
+    """An Iceberg table. A property has the number of the newest batch of each source.
+
+    Args:
+        folder: Path or URL of the table.
+        partition_by: The values by which rows are divided.
+        options: Settings of the object store, with the names of obstore.
+        catalog: Properties of the catalog. None: a SQLite file beside the folder, which must be on
+            this machine.
+        name: Name of the table in the catalog. Default: the folder's name, in `default`.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        partition_by: Sequence[PartitionField] = (),
+        options: Mapping[str, str] | None = None,
+        catalog: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._folder = folder.rstrip("/")
+        self._partition_by = tuple(partition_by)
+        self._options = dict(options or {})
+        self._properties = catalog
+        namespace, _, own = (name or self._folder.rpartition("/")[2]).rpartition(".")
+        self._namespace, self._name = namespace or "default", own
+        self._catalog: Catalog | None = None
+        self._table: PyIcebergTable | None = None
+
+    @property
+    def place(self) -> str:
+        """The name of the table in its catalog, and its path or URL."""
+        return f"{self._namespace}.{self._name} in {self._folder}"
+
+    def open(self, schema: pa.Schema) -> None:
+        """Open the table, or create it; see Table."""
+        try:
+            self._catalog = self._load()
+            try:
+                self._table = self._catalog.load_table((self._namespace, self._name))
+            except NoSuchTableError:
+                self._table = self._create(self._catalog, schema)
+        except IngestError:
+            raise
+        except Exception as error:
+            # Each catalog has errors of its own, such as those of HTTP or of a database.
+            raise IngestError(
+                f"cannot open or create the Iceberg table {self.place}: {error or repr(error)}"
+            ) from error
+        self._check(self._table, schema)
+
+    def newest(self, source: str) -> int:
+        """Return the number of the newest batch of a source; -1 if there is none."""
+        return self._number(self._refreshed(), source)
+
+    def files_to_write(self, name: str) -> FilesToWrite:
+        """Return how executors write the files of a batch; see Table."""
+        table = self._refreshed()
+        # Field ids are in the files, because a column may be renamed.
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
+        return FilesToWrite(
+            folder=table.location(),
+            prefix="data/",
+            name=name,
+            schema=schema.serialize().to_pybytes(),
+            partition_by=self._partition_by,
+            keeps_columns=True,
+            options=self._options,
+        )
+
+    def commit(self, files: Sequence[WrittenFile], batch: BatchName) -> bool:
+        """Add the files and the batch's name; see Table."""
+        data_files = [self._data_file(file) for file in files]
+        committed = until_committed(lambda: self._try(data_files, batch), self.place)
+        self._expire()
+        return committed
+
+    def _try(self, files: Sequence[DataFile], batch: BatchName) -> bool | None:
+        table = self._refreshed()
+        if self._number(table, batch.source) >= batch.number:
+            return False
+        # pyiceberg's retries would not look for the batch again. They read this property, which is
+        # changed only here in memory.
+        metadata = table.metadata
+        table.metadata = metadata.model_copy(
+            update={"properties": {**metadata.properties, _RETRIES: "0"}}
+        )
+        try:
+            with table.transaction() as transaction:
+                transaction.set_properties({f"{_MARKER}{batch.source}": str(batch.number)})
+                # Also without files: the new snapshot makes the commit fail if another one came
+                # after this state was loaded.
+                update = transaction.update_snapshot({_MADE_BY: str(batch)})
+                with update.merge_append() as append:
+                    for file in files:
+                        append.append_data_file(file)
+        except CommitFailedException:
+            return None
+        return True
+
+    def _refreshed(self) -> PyIcebergTable:
+        assert self._table is not None, "call open first"
+        return self._table.refresh()
+
+    def _number(self, table: PyIcebergTable, source: str) -> int:
+        return int(table.properties.get(f"{_MARKER}{source}", "-1"))
+
+    def _expire(self) -> None:
+        """Expire old snapshots of this job, so that commits do not become slower."""
+        table = self._refreshed()
+        metadata = table.metadata
+        kept = {reference.snapshot_id for reference in metadata.refs.values()}
+        own = [
+            snapshot.snapshot_id
+            for snapshot in metadata.snapshots
+            if snapshot.summary is not None and _MADE_BY in snapshot.summary.additional_properties
+        ]
+        if len(own) < _EXPIRE_AT:
+            return
+        old = [one for one in own[:-_KEEP] if one not in kept]
+        try:
+            table.maintenance.expire_snapshots().by_ids(old).commit()
+        except CommitFailedException:
+            # Another writer was faster. The next batch tries again.
+            return
+
+    # ---- the table and its catalog -------------------------------------------------------------
+
+    def _load(self) -> Catalog:
+        storage = {_STORAGE.get(name.lower(), name): text for name, text in self._options.items()}
+        if self._properties is not None:
+            return load_catalog("pullstream", **{**storage, **self._properties})
+        folder = local_path(self._folder)
+        assert folder is not None, "checked by the job"
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return load_catalog(
+            "default",
+            type="sql",
+            uri=f"sqlite:///{folder.parent / 'catalog.db'}",
+            warehouse=folder.parent.as_uri(),
+        )
+
+    def _create(self, catalog: Catalog, schema: pa.Schema) -> PyIcebergTable:
+        with suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace((self._namespace,))
+        folder = local_path(self._folder)
+        # Another job may create the table meanwhile.
+        with (
+            suppress(TableAlreadyExistsError, CommitFailedException),
+            catalog.create_table_transaction(
+                (self._namespace, self._name),
+                schema,
+                location=self._folder if folder is None else folder.as_uri(),
+                properties=_PROPERTIES,
+            ) as created,
+        ):
+            if self._partition_by:
+                with created.update_spec() as spec:
+                    for field in self._partition_by:
+                        spec.add_field(field.column, _transform(field), field.name)
+        return catalog.load_table((self._namespace, self._name))
+
+    def _check(self, table: PyIcebergTable, schema: pa.Schema) -> None:
+        """Raise IngestError if the table needs more of a writer, or has other columns."""
+        if table.metadata.format_version > _NEWEST_FORMAT:
+            raise IngestError(
+                f"the Iceberg table {self.place} has format version "
+                f"{table.metadata.format_version}; this job supports up to {_NEWEST_FORMAT}"
+            )
+        spec: PartitionSpec = table.spec()
+        has = [
+            (table.schema().find_column_name(one.source_id), str(one.transform))
+            for one in spec.fields
+        ]
+        wants = [(one.column, str(_transform(one))) for one in self._partition_by]
+        if has != wants:
+            raise IngestError(
+                f"the Iceberg table {self.place} is partitioned by {_listed(has)}, and the job by "
+                f"{_listed(wants)}; partition the job in the same way"
+            )
+        known = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        check_columns(known, _as_iceberg(schema), self.place)
+
+    def _data_file(self, file: WrittenFile) -> DataFile:
+        table = self._table
+        assert table is not None
+        metadata = table.metadata
+        schema = metadata.schema()
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=file.metadata,
+            stats_columns=compute_statistics_plan(schema, metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        return DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=f"{table.location()}/{file.path}",
+            file_format=FileFormat.PARQUET,
+            # The values by which the writer divided the rows. Those of the statistics would be
+            # wrong for a file with nulls.
+            partition=Record(*file.partition),
+            file_size_in_bytes=file.size,
+            sort_order_id=None,
+            spec_id=metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+
+def _transform(field: PartitionField) -> Transform[Any, Any]:
+    match field.transform:
+        case "day":
+            return DayTransform()
+        case "hour":
+            return HourTransform()
+        case "bucket":
+            return BucketTransform(field.buckets)
+        case _:
+            return IdentityTransform()
+
+
+def _as_iceberg(schema: pa.Schema) -> pa.Schema:
+    """Return the columns with the types that Iceberg has for them: it has no short integers."""
+    wider = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
+    return pa.schema([field.with_type(wider.get(field.type, field.type)) for field in schema])
+
+
+def _listed(fields: Sequence[tuple[str | None, str]]) -> str:
+    return ", ".join(f"{transform}({column})" for column, transform in fields) or "nothing"
+
+
+def local_path(folder: str) -> Path | None:
+    """Return a folder as an absolute path, or None if it is a URL of an object store."""
+    if folder.startswith("file:"):
+        return Path(unquote(urlparse(folder).path))
+    return None if ":" in folder.partition("/")[0] else Path(folder).absolute()
