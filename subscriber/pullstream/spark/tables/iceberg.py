@@ -225,8 +225,8 @@ class IcebergTable:
         try:
             with once(table) as transaction:
                 ExpireSnapshots(transaction).by_ids(ids).commit()
-        except CommitFailedException:
-            # Another writer was faster. The next batch tries again.
+        except (CommitFailedException, ValueError):
+            # Another writer was faster, or has expired them. The next batch tries again.
             table.refresh()
 
     # ---- the table and its catalog -------------------------------------------------------------
