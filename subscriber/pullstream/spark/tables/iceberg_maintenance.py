@@ -15,12 +15,20 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
-from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestEntry, ManifestFile
-from pyiceberg.table import FileScanTask
+from pyiceberg.manifest import (
+    DataFile,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
+from pyiceberg.table import FileScanTask, Transaction
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update.snapshot import ExpireSnapshots
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update.snapshot import ExpireSnapshots, _OverwriteFiles
 
 from pullstream.spark.errors import IngestError
 
@@ -37,6 +45,8 @@ _COMMITS = 20
 _DATA = (".parquet", ".orc", ".avro", ".puffin")
 _METADATA = (".avro", ".metadata.json", ".stats", ".puffin")
 
+_Entries = dict[str, list[ManifestEntry]]
+
 
 class MaintainedIceberg:
     """An Iceberg table; see Maintained.
@@ -50,6 +60,8 @@ class MaintainedIceberg:
         self._table = table.existing()
         self._place = table.place
         self._store = store_of(self._table.location(), options)
+        # The entries of manifests, which never change.
+        self._known: _Entries = {}
 
     def compact(self, target_size: int = TARGET_SIZE) -> Compacted:
         """Rewrite small files as large ones, one partition in each commit; see Maintained."""
@@ -122,8 +134,12 @@ class MaintainedIceberg:
 
     def _entries(self) -> Iterator[ManifestEntry]:
         """Return the entries of the table's data files."""
-        for manifest in self._manifests():
-            yield from manifest.fetch_manifest_entry(self._table.io, discard_deleted=True)
+        manifests = self._manifests()
+        paths = {manifest.manifest_path for manifest in manifests}
+        for path in self._known.keys() - paths:
+            del self._known[path]
+        for manifest in manifests:
+            yield from _read(manifest, self._table.io, self._known)
 
     def _manifests(self) -> list[ManifestFile]:
         snapshot = self._table.current_snapshot()
@@ -168,13 +184,14 @@ class MaintainedIceberg:
         if table.metadata.default_spec_id != old[0].spec_id:
             raise ValidationException("the table is partitioned in another way now")
         try:
-            with once(table) as transaction:
-                update = transaction.update_snapshot({COMPACTED_BY: "true"})
-                # Raises ValidationException if one of the old files is gone.
-                with update.overwrite() as overwrite:
-                    for file in old:
-                        overwrite.delete_data_file(file)
-                    overwrite.append_data_file(new)
+            # Raises ValidationException if one of the old files is gone.
+            with (
+                once(table) as transaction,
+                _Rewrite(transaction, table.io, self._known) as overwrite,
+            ):
+                for file in old:
+                    overwrite.delete_data_file(file)
+                overwrite.append_data_file(new)
         except CommitFailedException:
             return False
         return True
@@ -251,6 +268,73 @@ class MaintainedIceberg:
                     for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
                 )
         return names
+
+
+class _Rewrite(_OverwriteFiles):
+    """The replacement of files by a new one, which reads each manifest once for all tries.
+
+    While a job commits, a try must be short. pyiceberg's own class reads all manifests of a
+    partition twice in each try.
+    """
+
+    def __init__(self, transaction: Transaction, io: FileIO, known: _Entries) -> None:
+        super().__init__(
+            operation=Operation.OVERWRITE,
+            transaction=transaction,
+            io=io,
+            snapshot_properties={COMPACTED_BY: "true"},
+        )
+        self._known = known
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        entries = [
+            _with_status(entry, ManifestEntryStatus.DELETED, self._snapshot_id)
+            for _, some in self._parent_entries()
+            for entry in some
+            if entry.data_file in self._deleted_data_files
+        ]
+        self._validate_required_deletes(entries)
+        return entries
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        found = []
+        for manifest, entries in self._parent_entries():
+            rest = [one for one in entries if one.data_file not in self._deleted_data_files]
+            if len(rest) == len(entries):
+                found.append(manifest)
+            elif rest:
+                with self.new_manifest_writer(self.spec(manifest.partition_spec_id)) as writer:
+                    for entry in rest:
+                        writer.add_entry(
+                            _with_status(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id)
+                        )
+                found.append(writer.to_manifest_file())
+        return found
+
+    def _parent_entries(self) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
+        parent = self._transaction.table_metadata.snapshot_by_name(self._target_branch)
+        for manifest in parent.manifests(self._io) if parent is not None else ():
+            yield manifest, _read(manifest, self._io, self._known)
+
+
+def _read(manifest: ManifestFile, io: FileIO, known: _Entries) -> list[ManifestEntry]:
+    """Return the entries of a manifest, except for those of removed files."""
+    path = manifest.manifest_path
+    if path not in known:
+        known[path] = manifest.fetch_manifest_entry(io, discard_deleted=True)
+    return known[path]
+
+
+def _with_status(
+    entry: ManifestEntry, status: ManifestEntryStatus, snapshot: int | None
+) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=status,
+        snapshot_id=snapshot,
+        sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number,
+        data_file=entry.data_file,
+    )
 
 
 def _expirable(metadata: TableMetadata, until: float) -> list[Snapshot]:
