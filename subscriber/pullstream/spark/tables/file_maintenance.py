@@ -171,17 +171,20 @@ class MaintainedFiles:
         """Finish a compaction that was killed, and return the files of the table."""
         found = list(self._store.files())
         delete(self._store, [file for file in found if file.path in lists.replaced])
-        # Where no lock tells that the other compaction has ended, its age does.
+        delete(self._store, self._left_over(found, lists))
+        return [file for file in found if file.path in lists.live]
+
+    def _left_over(self, found: list[StoredFile], lists: _Lists) -> list[StoredFile]:
+        """Return new files of compactions that have ended before their list was created."""
+        # Where no lock tells that a compaction has ended, its age does.
         until = math.inf
         if not isinstance(self._store, LocalFolder):
             until = time_of(self._store) - LEAST_AGE
-        unlisted = [
+        return [
             file
             for file in found
             if file.name.startswith(_NEW) and file.path not in lists.named and file.modified < until
         ]
-        delete(self._store, unlisted)
-        return [file for file in found if file.path in lists.live]
 
     def _partitions(self, files: list[StoredFile], target_size: int) -> list[list[StoredFile]]:
         """Return the small files that may become one, from the oldest to the newest.
