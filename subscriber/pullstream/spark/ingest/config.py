@@ -112,7 +112,9 @@ class IngestJob:
         self._check_decoding()
         if is_database:
             # Creating the targets checks the length of the table names.
-            self._jdbc(self.table), self._jdbc(self._bad_table)
+            self._jdbc(self.table)
+            if self.decode is not None:
+                self._jdbc(self._bad_table)
         for name in self.options:
             if name.lower() in _FIXED:
                 raise ValueError(f"option {name!r} is not allowed: {_FIXED[name.lower()]}")
