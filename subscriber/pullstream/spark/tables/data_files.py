@@ -369,8 +369,18 @@ class Bucket:
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         from obstore.store import from_url
 
-        settings: Any = dict(options) or None
-        self._store = from_url(url, config=settings)
+        config: Any = {name: text for name, text in options.items() if "allow_http" not in name}
+        client: Any = {"allow_http": "true"} if len(config) < len(options) else None
+        try:
+            self._store = from_url(url, config=config or None, client_options=client)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            # obstore ends with this error, which is not an Exception, if it does not know a name.
+            raise ValueError(
+                f"storage has {', '.join(sorted(options))}; one of these names is unknown to the "
+                f"store of {url} ({error})"
+            ) from None
 
     def put(self, path: str, data: bytes) -> None:
         """Create a file. Readers never see part of it."""

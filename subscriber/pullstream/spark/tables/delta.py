@@ -84,8 +84,7 @@ class DeltaLakeTable:
 
     def newest(self, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
-        number = self._updated().transaction_version(_application(source))
-        return -1 if number is None else number
+        return self._number(self._updated(), source)
 
     def files_to_write(self, name: str) -> FilesToWrite:
         """Return how executors write the files of a batch; see Table."""
@@ -105,9 +104,10 @@ class DeltaLakeTable:
         return until_committed(lambda: self._try(actions, batch), self.place)
 
     def _try(self, actions: list[Any], batch: BatchName) -> bool | None:
-        if self.newest(batch.source) >= batch.number:
-            return False
+        # One state for the look and the commit, which fails if there is a newer one.
         table = self._updated()
+        if self._number(table, batch.source) >= batch.number:
+            return False
         try:
             # Without retries: they would not look for the batch again.
             table.create_write_transaction(
@@ -123,6 +123,10 @@ class DeltaLakeTable:
         except CommitFailedError:
             return None
         return True
+
+    def _number(self, table: DeltaTable, source: str) -> int:
+        number = table.transaction_version(_application(source))
+        return -1 if number is None else number
 
     def _updated(self) -> DeltaTable:
         assert self._table is not None, "call open first"

@@ -59,19 +59,6 @@ _PROPERTIES = {
 _RETRIES = "commit.retry.num-retries"
 _NEWEST_FORMAT = 2
 
-# Names of settings: as in object stores, and as in pyiceberg.
-_STORAGE = {
-    "aws_access_key_id": "s3.access-key-id",
-    "aws_secret_access_key": "s3.secret-access-key",
-    "aws_session_token": "s3.session-token",
-    "aws_region": "s3.region",
-    "aws_endpoint": "s3.endpoint",
-    "aws_endpoint_url": "s3.endpoint",
-    "azure_storage_account_name": "adls.account-name",
-    "azure_storage_account_key": "adls.account-key",
-    "azure_storage_sas_key": "adls.sas-token",
-}
-
 
 class IcebergTable:
     """An Iceberg table. A property has the number of the newest batch of each source.
@@ -202,11 +189,16 @@ class IcebergTable:
     # ---- the table and its catalog -------------------------------------------------------------
 
     def _load(self) -> Catalog:
-        storage = {_STORAGE.get(name.lower(), name): text for name, text in self._options.items()}
-        if self._properties is not None:
-            return load_catalog("pullstream", **{**storage, **self._properties})
         folder = local_path(self._folder)
-        assert folder is not None, "checked by the job"
+        if folder is None:
+            from .store_file_io import STORAGE, StoreFileIO
+
+            storage = {f"{STORAGE}{name}": text for name, text in self._options.items()}
+            file_io = f"{StoreFileIO.__module__}.{StoreFileIO.__name__}"
+            given = self._properties or {}
+            return load_catalog("pullstream", **{"py-io-impl": file_io, **storage, **given})
+        if self._properties is not None:
+            return load_catalog("pullstream", **self._properties)
         folder.parent.mkdir(parents=True, exist_ok=True)
         return load_catalog(
             "default",
