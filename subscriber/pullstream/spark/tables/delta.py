@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
@@ -17,7 +17,7 @@ from pullstream.spark.errors import IngestError
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .batch import BatchName
-from .columns import check_columns
+from .columns import ColumnCheck
 from .data_files import FilesToWrite, PartitionField, WrittenFile, text_of
 from .partitions import with_values
 from .table import until_committed
@@ -45,6 +45,7 @@ class DeltaLakeTable:
         folder: Path or URL of the table.
         partition_by: The values by which rows are divided.
         options: Settings of the object store.
+        may_add: Whether `open` may add columns to the table.
     """
 
     def __init__(
@@ -52,7 +53,10 @@ class DeltaLakeTable:
         folder: str,
         partition_by: Sequence[PartitionField] = (),
         options: Mapping[str, str] | None = None,
+        *,
+        may_add: bool = False,
     ) -> None:
+        self._columns = ColumnCheck(folder, may_add=may_add)
         self._folder = folder
         self._partition_by = tuple(partition_by)
         self._options = dict(options or {}) or None
@@ -80,7 +84,8 @@ class DeltaLakeTable:
                 raise IngestError(f"cannot create a Delta table in {self.place}: {error}") from None
         except (DeltaError, OSError) as error:
             raise IngestError(f"cannot open the Delta table {self.place}: {error}") from None
-        self._check(self._table, schema, columns)
+        self._check(self._table, columns)
+        until_committed(lambda: self._try_to_add(schema), self.place)
 
     def newest(self, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
@@ -149,8 +154,26 @@ class DeltaLakeTable:
             stats=json.dumps({"numRecords": file.rows, **statistics}),
         )
 
-    def _check(self, table: DeltaTable, schema: pa.Schema, columns: list[str]) -> None:
-        """Raise IngestError if the table needs more of a writer, or has other columns."""
+    def _try_to_add(self, schema: pa.Schema) -> bool | None:
+        """Add missing columns; return None if another writer was faster."""
+        table = self._updated()
+        if not self._columns.must_change(pa.schema(table.schema().to_arrow()), schema):
+            return False
+        try:
+            # Without rows: this changes the columns alone, nested ones too.
+            write_deltalake(
+                table,
+                schema.empty_table(),
+                mode="append",
+                schema_mode="merge",
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except CommitFailedError:
+            return None
+        return True
+
+    def _check(self, table: DeltaTable, columns: list[str]) -> None:
+        """Raise IngestError if the table needs more of a writer."""
         protocol, metadata = table.protocol(), table.metadata()
         features = set(protocol.writer_features or ()) - _WRITER_FEATURES
         if protocol.min_writer_version > _LARGEST_WRITER_VERSION and not protocol.writer_features:
@@ -176,7 +199,6 @@ class DeltaLakeTable:
                 f"{', '.join(metadata.partition_columns) or 'nothing'}, and the job by "
                 f"{', '.join(columns) or 'nothing'}; partition the job in the same way"
             )
-        check_columns(pa.schema(table.schema().to_arrow()), schema, self.place)
 
 
 def _application(source: str) -> str:

@@ -17,6 +17,7 @@ from pyiceberg.catalog import load_catalog
 
 from pullstream.spark.errors import IngestError
 from pullstream.spark.tables.batch import BatchName
+from pullstream.spark.tables.columns import ColumnCheck
 from pullstream.spark.tables.data_files import WrittenFile
 from pullstream.spark.tables.delta import DeltaLakeTable
 from pullstream.spark.tables.file_table import FileTable
@@ -356,6 +357,137 @@ def _add_to_log(log: Path, settings: dict[str, str]) -> None:
                 }
         lines.append(json.dumps(entry))
     log.write_text("\n".join(lines) + "\n")
+
+
+# ---- columns that are added ----------------------------------------------------------------------
+
+BEFORE = pa.schema(
+    [
+        pa.field("id", pa.int32(), nullable=False),
+        pa.field("inner", pa.struct([pa.field("a", pa.float32())])),
+        pa.field("items", pa.list_(pa.struct([pa.field("b", pa.string())]))),
+    ]
+)
+AFTER = pa.schema(
+    [
+        pa.field("id", pa.int32(), nullable=False),
+        pa.field("inner", pa.struct([pa.field("a", pa.float32()), pa.field("c", pa.int64())])),
+        pa.field(
+            "items", pa.list_(pa.struct([pa.field("b", pa.string()), pa.field("d", pa.bool_())]))
+        ),
+        pa.field("more", pa.string()),
+    ]
+)
+
+
+def lake(format: str, folder: str, schema: pa.Schema, *, may_add: bool = True) -> Table:
+    """Return an open table for rows with these columns."""
+    kind = DeltaLakeTable if format == "delta" else IcebergTable
+    made: Table = kind(folder, may_add=may_add)
+    made.open(schema)
+    return made
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_columns_are_added_to_a_table_also_inside_of_structs_and_lists(
+    format: str, folder: str
+) -> None:
+    """Rows of before have null in the new columns, and a job with the old columns goes on."""
+    old = lake(format, folder, BEFORE)
+    one, two, three = (BatchName(SOURCE, number) for number in (1, 2, 3))
+    before = pa.Table.from_pylist(
+        [{"id": 1, "inner": {"a": 0.5}, "items": [{"b": "x"}]}], schema=BEFORE
+    )
+    after = pa.Table.from_pylist(
+        [{"id": 2, "inner": {"a": 1.5, "c": 7}, "items": [{"b": "y", "d": True}], "more": "z"}],
+        schema=AFTER,
+    )
+    assert old.commit(written(old, before, one), one)
+    new = lake(format, folder, AFTER)
+    assert new.commit(written(new, after, two), two)
+    assert old.commit(written(old, before, three), three)
+    assert found(format, folder) == [1, 1, 2]
+    assert found(format, folder, _is_null(format, "more")) == [1, 1]
+    # Nothing is left to add, for this job and for a second one with the same columns.
+    versions = _versions(format, folder)
+    lake(format, folder, AFTER)
+    assert _versions(format, folder) == versions
+
+
+def _is_null(format: str, column: str) -> pc.Expression | str:
+    return f"{column} is null" if format == "iceberg" else pc.field(column).is_null()
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_two_jobs_that_add_the_same_column_both_continue(
+    format: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second job has loaded the table before the first one adds the column."""
+    lake(format, folder, BEFORE)
+    check = ColumnCheck.must_change
+    seen: list[bool] = []
+
+    def after_the_other(self: ColumnCheck, table: pa.Schema, rows: pa.Schema) -> bool:
+        if not seen:
+            seen.append(True)
+            lake(format, folder, AFTER)
+        return check(self, table, rows)
+
+    monkeypatch.setattr(ColumnCheck, "must_change", after_the_other)
+    assert lake(format, folder, AFTER).newest(SOURCE) == -1
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (pa.field("more", pa.string(), nullable=False), "'more', which is NOT NULL in the job's"),
+        (pa.field("ID", pa.int32()), "has the column 'id', and the rows have 'ID'; give both the"),
+        (
+            pa.field("inner", pa.struct([pa.field("A", pa.float32())])),
+            r"has the column 'inner\.a', and the rows have 'inner\.A'",
+        ),
+        (
+            pa.field("items", pa.string()),
+            "'items' of .* is ARRAY<STRUCT<b STRING>>, and the rows have STRING",
+        ),
+    ],
+)
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_columns_that_would_break_readers_are_not_added(
+    format: str, folder: str, column: pa.Field, text: str
+) -> None:
+    """NOT NULL columns, names that differ only in case, and other types are refused."""
+    lake(format, folder, BEFORE)
+    others = [field for field in BEFORE if field.name.lower() != column.name.lower()]
+    with pytest.raises(IngestError, match=text):
+        lake(format, folder, pa.schema([*others, column]))
+
+
+def test_an_iceberg_table_widens_the_types_of_its_columns(folder: str) -> None:
+    """INT becomes BIGINT, and FLOAT becomes DOUBLE. Delta refuses both."""
+    old = lake("iceberg", folder, BEFORE)
+    one, two = BatchName(SOURCE, 1), BatchName(SOURCE, 2)
+    before = pa.Table.from_pylist([{"id": 1, "inner": {"a": 0.5}, "items": []}], schema=BEFORE)
+    assert old.commit(written(old, before, one), one)
+    wide = BEFORE.set(0, pa.field("id", pa.int64(), nullable=False)).set(
+        1, pa.field("inner", pa.struct([pa.field("a", pa.float64())]))
+    )
+    new = lake("iceberg", folder, wide)
+    after = pa.Table.from_pylist([{"id": 2**40, "inner": {"a": 0.1}, "items": []}], schema=wide)
+    assert new.commit(written(new, after, two), two)
+    assert found("iceberg", folder) == [1, 2**40]
+    assert found("iceberg", folder, f"id = {2**40}") == [2**40]
+    lake("delta", f"{folder}-delta", BEFORE)
+    with pytest.raises(IngestError, match=r"'id' of .* is INT, and the rows have BIGINT"):
+        lake("delta", f"{folder}-delta", wide)
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_without_the_option_no_column_is_added(format: str, folder: str) -> None:
+    """The error names the column, its type, and the option."""
+    lake(format, folder, BEFORE)
+    with pytest.raises(IngestError, match=r"no column 'inner\.c', .*BIGINT; .*--evolve add"):
+        lake(format, folder, AFTER, may_add=False)
 
 
 def test_the_unlisted_files_of_a_batch_are_deleted_when_its_list_exists(folder: str) -> None:
