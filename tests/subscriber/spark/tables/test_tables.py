@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from pyiceberg.catalog import load_catalog
 
 from pullstream.spark.errors import IngestError
@@ -108,13 +108,14 @@ def found(format: str, folder: str, where: pc.Expression | str | None = None) ->
         scan = catalog.load_table(("default", path.name)).scan(row_filter=where or "true")
         return sorted(scan.to_arrow().column("id").to_pylist())
     if format == "delta":
-        dataset = DeltaTable(folder).to_pyarrow_dataset()
-    else:
-        dataset = ds.dataset(
-            folder,
-            partitioning=ds.HivePartitioning.discover(infer_dictionary=False),
-            exclude_invalid_files=True,
-        )
+        engine = QueryBuilder().register("orders", DeltaTable(folder))
+        result = engine.execute(f"SELECT id FROM orders WHERE {where or 'true'}")
+        return sorted(pa.table(result.read_all()).column("id").to_pylist())
+    dataset = ds.dataset(
+        folder,
+        partitioning=ds.HivePartitioning.discover(infer_dictionary=False),
+        exclude_invalid_files=True,
+    )
     return sorted(dataset.to_table(filter=where).column("id").to_pylist())
 
 
@@ -262,7 +263,7 @@ def test_each_filter_of_a_partitioned_table_finds_the_rows_of_a_full_scan(
             ]
     for expression, text in filters:
         expected = sorted(everything.filter(expression).column("id").to_pylist())
-        where = text if format == "iceberg" else expression
+        where = expression if format == "parquet" else text
         assert found(format, folder, where) == expected, text
 
 
@@ -407,15 +408,11 @@ def test_columns_are_added_to_a_table_also_inside_of_structs_and_lists(
     assert new.commit(written(new, after, two), two)
     assert old.commit(written(old, before, three), three)
     assert found(format, folder) == [1, 1, 2]
-    assert found(format, folder, _is_null(format, "more")) == [1, 1]
+    assert found(format, folder, "more is null") == [1, 1]
     # Nothing is left to add, for this job and for a second one with the same columns.
     versions = _versions(format, folder)
     lake(format, folder, AFTER)
     assert _versions(format, folder) == versions
-
-
-def _is_null(format: str, column: str) -> pc.Expression | str:
-    return f"{column} is null" if format == "iceberg" else pc.field(column).is_null()
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
