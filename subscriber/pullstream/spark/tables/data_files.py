@@ -35,11 +35,12 @@ DESCRIPTION = pa.schema(
         pa.field("size", pa.int64(), nullable=False),
         pa.field("partition", pa.string(), nullable=False),
         pa.field("footer", pa.binary(), nullable=False),
+        pa.field("attempt", pa.int32(), nullable=False),
     ]
 )
 DESCRIPTION_DDL = (
     "path STRING NOT NULL, rows BIGINT NOT NULL, size BIGINT NOT NULL, "
-    "partition STRING NOT NULL, footer BINARY NOT NULL"
+    "partition STRING NOT NULL, footer BINARY NOT NULL, attempt INT NOT NULL"
 )
 
 
@@ -70,6 +71,7 @@ class WrittenFile:
         partition: The partition values in the order of the fields: None, a bool, an int or a str.
             A day is the number of days since 1970, and an hour the number of hours.
         footer: Parquet's footer, with the statistics of the columns. Empty for other formats.
+        attempt: Number of the task's attempts before this one. They may have left files.
     """
 
     path: str
@@ -77,6 +79,7 @@ class WrittenFile:
     size: int
     partition: tuple[Any, ...]
     footer: bytes
+    attempt: int = 0
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -115,10 +118,8 @@ class FilesToWrite:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        task, attempt = (
-            (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
-        )
-        written = self.write(batches, f"{task:05}-{attempt}")
+        assert context is not None, "called by a task"
+        written = self.write(batches, f"{context.partitionId():05}-{context.taskAttemptId()}")
         yield pa.RecordBatch.from_pylist(
             [
                 {
@@ -127,6 +128,7 @@ class FilesToWrite:
                     "size": file.size,
                     "partition": json.dumps(file.partition),
                     "footer": file.footer,
+                    "attempt": context.attemptNumber(),
                 }
                 for file in written
             ],
@@ -338,6 +340,13 @@ class LocalFolder:
         """Return a file's content, or None if it does not exist."""
         try:
             return (self._folder / path).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def size(self, path: str) -> int | None:
+        """Return a file's size in bytes, or None if it does not exist."""
+        try:
+            return (self._folder / path).stat().st_size
         except FileNotFoundError:
             return None
 

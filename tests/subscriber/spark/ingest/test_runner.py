@@ -25,6 +25,7 @@ from pullstream.spark.ingest.decoding import JsonDecoding, Undecoded
 from pullstream.spark.ingest.jdbc_target import JdbcTarget, StagedRows
 from pullstream.spark.ingest.targets import TableTarget, Target
 from pullstream.spark.tables.batch import BatchName
+from pullstream.spark.tables.data_files import LocalFolder
 from pullstream.spark.tables.file_table import FileTable
 from pullstream.spark.tables.partitions import PartitionExpression, partition_fields
 from pullstream_emulator import Emulator
@@ -577,3 +578,15 @@ def test_ctrl_c_ends_the_ingest_command_after_its_current_batch(
     said = [line for line in result.lines if not line.startswith("batches=")]
     assert said[0].startswith("5 messages in 1 batches, 5 bytes of data, in ")
     assert said[-1] == "stopped between two batches; the next run continues from there"
+
+
+def test_files_that_only_an_executor_sees_are_an_error_and_not_rows_of_the_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster, a folder may be on the disk of each executor."""
+    rows = messages(spark, b"a")
+    target = opened(spark, tmp_path / "rows", rows)
+    monkeypatch.setattr(LocalFolder, "size", lambda *_: None)
+    with pytest.raises(IngestError, match="but the driver does not see it there"):
+        target.write(rows, ONE)
+    assert target.newest(spark, SOURCE) == -1

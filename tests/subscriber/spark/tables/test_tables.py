@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -497,9 +498,22 @@ def test_the_unlisted_files_of_a_batch_are_deleted_when_its_list_exists(folder: 
     assert all(Path(folder, file.path).exists() for file in killed)
     files, later = written(orders, rows(0, 1), batch), written(orders, rows(2), other)
     assert orders.commit(files, batch)
-    orders.delete_unlisted(batch)
     assert not any(Path(folder, file.path).exists() for file in killed)
     assert all(Path(folder, file.path).exists() for file in (*files, *later))
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_files_of_lost_attempts_are_looked_for_only_if_a_task_was_repeated(
+    folder: str, attempt: int
+) -> None:
+    """To look for them lists the whole folder, so it must not happen after each batch."""
+    orders = table("parquet", folder)
+    for number in (1, 2):
+        batch = BatchName(SOURCE, number)
+        lost, files = written(orders, rows(0), batch), written(orders, rows(0), batch)
+        assert orders.commit([replace(file, attempt=attempt) for file in files], batch)
+        is_there = Path(folder, lost[0].path).exists()
+        assert is_there == (number == 2 and not attempt)
 
 
 # ---- buckets -------------------------------------------------------------------------------------
