@@ -407,6 +407,7 @@ def test_a_repeated_batch_of_the_ingest_job_replaces_the_files_of_its_killed_att
     # Files that a killed run has written, and not listed.
     killed = tmp_path / "rows" / f"part-{BatchName(SOURCE, 1)}-0123-00000-0-0.parquet"
     shutil.copy(next((tmp_path / "rows").glob("part-*")), killed)
+    target = opened(spark, tmp_path / "rows", decoding.good(read))
     for _ in range(2):
         handler(target, bad)(rows, 1)
     assert not killed.exists()
