@@ -55,17 +55,17 @@ class FilePartition(InputPartition):
     def __init__(
         self, pieces: Sequence[RowRange | ChosenRows], subscription: str | None = None
     ) -> None:
-        super().__init__(None)
+        plain = [
+            (str(file.path), file.seq, file.rows, file.batches, file.size, *which)
+            for file, *which in pieces
+        ]
+        super().__init__((plain, subscription))
         self.pieces = pieces
         self.subscription = subscription
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        """Send plain values: each partition would carry the source code of its classes."""
-        pieces = [
-            (str(file.path), file.seq, file.rows, file.batches, file.size, *which)
-            for file, *which in self.pieces
-        ]
-        return InputPartition, ((pieces, self.subscription),)
+        """Send plain values; otherwise each partition would contain the code of its classes."""
+        return InputPartition, (self.value,)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Read the rows from the segments."""
@@ -78,12 +78,12 @@ class InlinePartition(InputPartition):
     """Rows that are sent with the partition, as an Arrow stream."""
 
     def __init__(self, stream: bytes) -> None:
-        super().__init__(None)
+        super().__init__(stream)
         self.stream = stream
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         """Send plain values, as `FilePartition` does."""
-        return InputPartition, (self.stream,)
+        return InputPartition, (self.value,)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Decode the Arrow stream that was sent with the partition; it is empty without rows."""
@@ -95,7 +95,7 @@ class PartitionReader:
     """The executor's part of a reader."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the Arrow batches of a partition, in the form in which it was sent."""
+        """Return the Arrow batches of a partition, whose value is all that was sent of it."""
         match partition.value:
             case bytes() as stream:
                 return InlinePartition(stream).batches()
