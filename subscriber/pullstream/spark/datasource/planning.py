@@ -84,7 +84,11 @@ def _by_key(segments: Sequence[SegmentFile], count: int, layout: Layout) -> list
         return _files_by_key(segments, count, layout)
     parts: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
     for file in segments:
-        for batch in file.read():
+        batches = list(file.read())
+        if len(batches) > 1 and file.size <= INLINE_BYTES:
+            # Each Arrow batch has a cost in each partition.
+            batches = [pa.concat_batches(batches)]
+        for batch in batches:
             shares = divided(batch, count)
             rows = with_subscription(layout.subscription, batch).take(shares.order)
             for number, first, last in shares.runs:
