@@ -20,7 +20,7 @@ from pullstream.spark.datasource.options import batch_option_names, stream_optio
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
-# Options that the pages describe, each beside a comment `pending`, and that are not there yet.
+# Options that the pages describe, with a comment `pending`, before the command has them.
 PENDING = {
     *("--no-metadata", "--time-zone", "--event-range", "--evolve", "--merge-on", "--latest-by"),
     *("--delete-when", "--metrics-port", "--drop-deleted-after"),

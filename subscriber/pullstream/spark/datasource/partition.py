@@ -95,7 +95,7 @@ class PartitionReader:
     """The executor's part of a reader."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the Arrow batches of a partition, whose value is all that was sent of it."""
+        """Return the Arrow batches of a partition. Of this only the value was sent."""
         match partition.value:
             case bytes() as stream:
                 return InlinePartition(stream).batches()

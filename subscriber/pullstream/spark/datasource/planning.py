@@ -31,8 +31,8 @@ ROWS_FOR_A_TASK = 25_000
 # each attempt, and refuses it above `spark.rpc.message.maxSize` (128 MiB by default).
 INLINE_BYTES = 16 * 1024 * 1024
 
-# Average size of the rows of a partition by key up to which they are sent in any case. To choose
-# so few rows from a file costs more than to send them.
+# Average size of the rows of a partition by key up to which they are sent in any case. Choosing
+# a few rows from a file costs more than sending them.
 SENT_BYTES = 256 * 1024
 
 
@@ -116,8 +116,8 @@ class Shares(NamedTuple):
     """Shares of the rows of an Arrow batch.
 
     Attributes:
-        order: Numbers of the rows, as 32-bit integers without an offset: those of the first share
-            in their order, then those of the next one.
+        order: Numbers of the rows, as 32-bit integers in an array without an offset. The rows of
+            the first share are first, in their order.
         runs: Number of each share that has rows, and the range of its rows in `order`.
     """
 

@@ -63,8 +63,7 @@ class JdbcTarget:
     Attributes:
         url: URL of the database.
         table: Name of the table.
-        driver: Class of the JDBC driver. None: that of PostgreSQL, or the driver that accepts the
-            URL.
+        driver: Class of the JDBC driver. None: PostgreSQL's, or the driver that accepts the URL.
 
     Raises:
         ValueError: The table's name is too long to derive other names from it.
