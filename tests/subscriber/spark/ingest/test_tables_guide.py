@@ -156,7 +156,15 @@ class Server:
 
     def query(self, sql: str) -> list[str]:
         """Return the lines of a result."""
-        program = [self.programs / "psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "etl"]
+        program = [
+            str(self.programs / "psql"),
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            "etl",
+        ]
         return run_command([*program, "-Atc", sql, "shop"], check=True).stdout.split()
 
 
@@ -175,7 +183,7 @@ def postgresql() -> Iterator[Server]:
             shutil.chown(folder, user)
 
         def run(program: str, *arguments: str) -> None:
-            command = [programs / program, *arguments]
+            command = [str(programs / program), *arguments]
             subprocess.run(command, check=True, user=user, stdout=subprocess.DEVNULL, cwd=folder)
 
         data = f"{folder}/data"
