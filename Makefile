@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two simultaneous installs would break .venv.
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test versions coverage check docs dist constraints browser pictures bench soak hostile jepsen clients damage mutants upstream protos clean
+.PHONY: help demo demo-spark test versions coverage check docs dist constraints browser pictures bench soak spark-matrix hostile jepsen clients damage mutants upstream protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -85,6 +85,10 @@ soak: .venv/dev.stamp ## ten minutes on a broker with faults (ARGS="--seconds 60
 	@$(BIN)/python -m tests.soak.run $(ARGS)
 	@$(BIN)/python -m tests.soak.publish $(ARGS)
 	@$(BIN)/python -m tests.soak.spark $(SPARK_ARGS)
+	@$(BIN)/python -m tests.soak.tables $(TABLE_ARGS)
+
+spark-matrix: .venv/dev.stamp ## read our tables by other versions of Spark, with Delta's and Iceberg's own jars
+	@$(BIN)/python -m tests.spark_matrix.run
 
 clients: .venv/dev.stamp ## run Google's clients in Go, Java, Node and Python, and Apache Beam on this broker and on Google's (ARGS="--only 'go/*'")
 	@$(BIN)/python -m tests.clients.run $(ARGS)

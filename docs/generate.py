@@ -44,6 +44,9 @@ WRAPPER = textwrap.TextWrapper(120, break_long_words=False, break_on_hyphens=Fal
 GUIDES = (
     *("install", "tutorial", "concepts", "fetch", "publishing", "ordering", "observability"),
     *("migration", "worker", "samples", "feeds", "follow", "routers", "channels", "spark"),
+    *("spark-tables", "spark-buckets", "spark-partitions", "spark-schema", "spark-upserts"),
+    *("spark-compact", "spark-monitor", "spark-deploy", "spark-pipelines", "spark-guarantees"),
+    "spark-runbook",
     *("emulator", "testing", "faults", "console", "push", "schemas", "durability", "security"),
     *("operations", "rest", "feeds-http", "performance", "architecture", "engine", "glossary"),
     *("guarantees", "decisions", "releasing"),

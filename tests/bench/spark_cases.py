@@ -48,6 +48,20 @@ def streamed(rows: int, sink: str, *figures: Row, loop: bool = False) -> Case:
     return Case(f"Spark, {rows:,} rows a batch to {sink}", GROUP, runs, figures, once=once)
 
 
+PARQUET = "the same job to Parquet"
+
+
+def ingested(format: str) -> Case:
+    """Return a case: a job to a table of this format, and the same job to Parquet."""
+    job = SparkWork("job", format, 50_000, 1_000_000)
+    return Case(
+        f"ingest, 50,000 rows a batch to {format}",
+        GROUP,
+        {OURS: job, PARQUET: replace(job, sink="parquet")},
+        (Row("rows", against=PARQUET, at_least=0.75), Row("miscounted", at_most=0)),
+    )
+
+
 BATCH = Row("batch_ms", against=FILES)
 WORKER = Row("worker_micros")
 
@@ -80,4 +94,6 @@ SPARK_CASES = (
         (Row("rows"), Row("batch_ms"), WORKER, Row("miscounted", at_most=0)),
         once=True,
     ),
+    ingested("delta"),
+    ingested("iceberg"),
 )

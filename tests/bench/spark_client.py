@@ -221,7 +221,13 @@ def job(arguments: argparse.Namespace) -> Figures:
         options = {"endpoint": arguments.endpoint, **QUICK}
         options["maxMessagesPerTrigger"] = str(arguments.rows)
         table = str(Path(name) / "table")
-        work = IngestJob(subscription=NAME, to=table, available_now=True, options=options)
+        work = IngestJob(
+            subscription=NAME,
+            to=table,
+            format=arguments.sink,
+            available_now=True,
+            options=options,
+        )
         seen: list[Any] = []
 
         def watch(report: Any) -> None:
@@ -231,15 +237,38 @@ def job(arguments: argparse.Namespace) -> Figures:
         report = run_ingest(work, spark=spark, watch=watch)
         first = next(one for one in seen if one.totals.rows)
         rows = report.totals.rows - first.totals.rows
-        ids = spark.read.parquet(table).select("message_id")
+        ids = ids_in(table, arguments.sink)
         seconds = report.seconds - first.seconds
         return {
             "rows": rows / seconds,
             "batch_ms": seconds / (report.totals.batches - first.totals.batches) * 1e3,
-            "miscounted": abs(ids.count() - arguments.messages)
-            + abs(ids.distinct().count() - arguments.messages),
+            "miscounted": abs(len(ids) - arguments.messages)
+            + abs(len(set(ids)) - arguments.messages),
             **worker.per_row(report.totals.rows),
         }
+
+
+def ids_in(table: str, format: str) -> list[str]:
+    """Return the message ids in a table."""
+    rows: Any
+    match format:
+        case "delta":
+            from deltalake import DeltaTable
+
+            rows = DeltaTable(table).to_pyarrow_dataset().to_table(columns=["message_id"])
+        case "iceberg":
+            from pyiceberg.catalog import load_catalog
+
+            folder, _, name = table.rpartition("/")
+            catalog = load_catalog("default", type="sql", uri=f"sqlite:///{folder}/catalog.db")
+            scan = catalog.load_table(("default", name)).scan(selected_fields=("message_id",))
+            rows = scan.to_arrow()
+        case _:
+            import pyarrow.dataset as ds
+
+            files = ds.dataset(table, exclude_invalid_files=True)
+            rows = files.to_table(columns=["message_id"])
+    return list(rows.column("message_id").to_pylist())
 
 
 MODES: dict[str, Callable[[argparse.Namespace], Figures]] = {
@@ -251,11 +280,14 @@ MODES: dict[str, Callable[[argparse.Namespace], Figures]] = {
 }
 
 
+SINKS = ("noop", "parquet", "delta", "iceberg")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("endpoint", nargs="?", default="")
-    parser.add_argument("--sink", choices=("noop", "parquet"), default="noop")
+    parser.add_argument("--sink", choices=SINKS, default="noop")
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--messages", type=int, default=0)
     arguments = parser.parse_args()

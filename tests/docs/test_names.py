@@ -55,9 +55,20 @@ FOREIGN = frozenset(
         *("activate_ordering_keys", "tests/system.py"),
         # Spark, Java and Beam
         *("maxSize", "dropDuplicates", "_spark_metadata", "asyncProgressTrackingEnabled"),
-        *("StackOverflowError", "PubsubIO"),
+        *("StackOverflowError", "PubsubIO", "read_pubsub", "spark_catalog", "extraClassPath"),
+        *("txnAppId", "txnVersion"),
+        # object stores, Kubernetes
+        *("aws_allow_http", "ReadWriteOncePod"),
         # placeholders, parts of names, and files that a reader writes
-        *("DOMAIN", "TABLE_deadletter", "TABLE_batches", "_deadletter", "_with_response"),
+        *(
+            "at_day",
+            "at_hour",
+            "DOMAIN",
+            "TABLE_deadletter",
+            "TABLE_batches",
+            "_deadletter",
+            "_with_response",
+        ),
         *("billing.py", "test_billing.py"),
     }
 )

@@ -66,6 +66,7 @@ _BATCH_ROWS = "maxMessagesPerTrigger"
     metavar="EXPRESSION",
     help="A column, day(COLUMN), hour(COLUMN), or for Iceberg bucket(N, COLUMN); may be repeated.",
 )
+@click.option("--evolve", type=click.Choice(["add"]), help="Add new columns to the table.")
 @click.option("--decode", type=click.Choice(["json"]), help="Make columns from message data.")
 @click.option("--schema", help="The columns: 'id BIGINT NOT NULL, name STRING'. Needs --decode.")
 @click.option(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
-from zlib import crc32
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -28,12 +28,20 @@ class RowRange(NamedTuple):
     first: int
     last: int
 
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Read the rows."""
+        return self.file.read(self.first, self.last)
 
-class KeyShard(NamedTuple):
-    """Part `number` of `of` parts, into which rows are divided by their ordering keys."""
 
-    number: int
-    of: int
+class ChosenRows(NamedTuple):
+    """Some rows of a segment; `numbers` as in `SegmentFile.read_chosen`."""
+
+    file: SegmentFile
+    numbers: Sequence[bytes]
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Read the rows."""
+        return self.file.read_chosen(self.numbers)
 
 
 class FilePartition(InputPartition):
@@ -41,49 +49,66 @@ class FilePartition(InputPartition):
 
     Args:
         pieces: The rows, by segment.
-        share: The part of these rows to keep, by ordering key. None: all.
         subscription: As in `Layout`.
     """
 
     def __init__(
-        self,
-        pieces: Sequence[RowRange],
-        share: KeyShard | None = None,
-        subscription: str | None = None,
+        self, pieces: Sequence[RowRange | ChosenRows], subscription: str | None = None
     ) -> None:
-        super().__init__(None)
+        plain = [
+            (str(file.path), file.seq, file.rows, file.batches, file.size, *which)
+            for file, *which in pieces
+        ]
+        super().__init__((plain, subscription))
         self.pieces = pieces
-        self.share = share
         self.subscription = subscription
 
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        """Send plain values; otherwise each partition would contain the code of its classes."""
+        return InputPartition, (self.value,)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the rows from the segments, without the rows of other shares."""
-        found = (
-            with_subscription(self.subscription, batch)
-            for piece in self.pieces
-            for batch in piece.file.read(piece.first, piece.last)
-        )
-        return found if self.share is None else (rows_of(self.share, batch) for batch in found)
+        """Read the rows from the segments."""
+        for piece in self.pieces:
+            for batch in piece.read():
+                yield with_subscription(self.subscription, batch)
 
 
 class InlinePartition(InputPartition):
     """Rows that are sent with the partition, as an Arrow stream."""
 
     def __init__(self, stream: bytes) -> None:
-        super().__init__(None)
+        super().__init__(stream)
         self.stream = stream
 
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        """Send plain values, as `FilePartition` does."""
+        return InputPartition, (self.value,)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Decode the Arrow stream that was sent with the partition."""
-        yield from from_bytes(self.stream)
+        """Decode the Arrow stream that was sent with the partition; it is empty without rows."""
+        if self.stream:
+            yield from from_bytes(self.stream)
 
 
 class PartitionReader:
     """The executor's part of a reader."""
 
-    def read(self, partition: FilePartition | InlinePartition) -> Iterator[pa.RecordBatch]:
-        """Return the Arrow batches of a partition."""
-        return iter(partition.batches())
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the Arrow batches of a partition. Of this only the value was sent."""
+        match partition.value:
+            case bytes() as stream:
+                return InlinePartition(stream).batches()
+            case pieces, subscription:
+                return FilePartition([_piece(*one) for one in pieces], subscription).batches()
+        raise ValueError(f"not a partition of this source: {partition!r}")
+
+
+def _piece(
+    path: str, seq: int, rows: int, batches: int, size: int, *which: Any
+) -> RowRange | ChosenRows:
+    file = SegmentFile(Path(path), seq, rows, batches, size)
+    return RowRange(file, *which) if len(which) == 2 else ChosenRows(file, *which)
 
 
 def with_subscription(name: str | None, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -98,24 +123,6 @@ def with_subscription(name: str | None, batch: pa.RecordBatch) -> pa.RecordBatch
         return batch.drop_columns([SUBSCRIPTION])
     column = pa.repeat(pa.scalar(name, pa.string()), batch.num_rows)
     return batch.append_column(SUBSCRIPTION, column)
-
-
-def rows_of(share: KeyShard, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows of one share, in their order.
-
-    A row with a key belongs to the share of its key; rows without a key are distributed evenly.
-    """
-    # A local import: executors that do not divide rows start faster without it.
-    import pyarrow.compute as pc
-
-    keys = batch.column("ordering_key").dictionary_encode()
-    owners = pa.array(
-        [crc32(key.encode()) % share.of if key else -1 for key in keys.dictionary.to_pylist()],
-        pa.int32(),
-    )
-    owner = owners.take(keys.indices)
-    turn = pa.array([row % share.of for row in range(batch.num_rows)], pa.int32())
-    return batch.filter(pc.equal(pc.if_else(pc.less(owner, 0), turn, owner), share.number))
 
 
 for _module in (segment, sys.modules[__name__]):

@@ -13,7 +13,7 @@ from pullstream.spark.tables.file_table import FileTable
 from pullstream.spark.tables.partitions import PartitionExpression, partition_fields
 
 from .jdbc_target import JdbcTarget
-from .targets import FILE_FORMATS, FORMATS, TableTarget, Target
+from .targets import FILE_FORMATS, FORMATS, LAKE_FORMATS, TableTarget, Target
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +53,8 @@ class IngestJob:
             Default for Iceberg: the last part of `to`, in the namespace `default`.
         catalog: Properties of the Iceberg catalog, such as `type` and `uri`; see pyiceberg's
             documentation. Default: a SQLite file `catalog.db` beside a folder on this machine.
+        evolve: "add" lets the job add columns to a Delta or Iceberg table, and widen types of an
+            Iceberg table (INT to BIGINT, FLOAT to DOUBLE). Default: other columns are refused.
         storage: Settings of the object store, such as `aws_region`; see obstore's documentation.
             Default: the environment of each machine.
         available_now: End when all messages that were in the subscription at the start are written.
@@ -88,6 +90,7 @@ class IngestJob:
     options: Mapping[str, str] = field(default_factory=dict)
     catalog: Mapping[str, str] | None = field(default=None, repr=False)
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    evolve: str | None = None
 
     def __post_init__(self) -> None:
         is_database = self.to.startswith(_JDBC)
@@ -112,12 +115,21 @@ class IngestJob:
         self._check_decoding()
         if is_database:
             # Creating the targets checks the length of the table names.
-            self._jdbc(self.table), self._jdbc(self._bad_table)
+            self._jdbc(self.table)
+            if self.decode is not None:
+                self._jdbc(self._bad_table)
         for name in self.options:
             if name.lower() in _FIXED:
                 raise ValueError(f"option {name!r} is not allowed: {_FIXED[name.lower()]}")
 
     def _check_lake(self) -> None:
+        if self.evolve not in (None, "add"):
+            raise ValueError(f"evolve is {self.evolve!r}; it must be 'add'")
+        if self.evolve is not None and self.format not in LAKE_FORMATS:
+            raise ValueError(
+                f"evolve is given, but format is {self.format!r}; only the tables of "
+                f"{' and '.join(LAKE_FORMATS)} know their columns"
+            )
         if self.catalog is not None and self.format != _ICEBERG:
             raise ValueError(
                 f"catalog is given, but format is {self.format!r}; only Iceberg has a catalog"
@@ -255,11 +267,16 @@ class IngestJob:
             case "delta":
                 from pullstream.spark.tables.delta import DeltaLakeTable
 
-                return TableTarget(DeltaLakeTable(path, fields, self.storage))
+                return TableTarget(
+                    DeltaLakeTable(path, fields, self.storage, may_add=self.evolve is not None)
+                )
             case "iceberg":
                 from pullstream.spark.tables.iceberg import IcebergTable
 
-                return TableTarget(IcebergTable(path, fields, self.storage, self.catalog, name))
+                may_add = self.evolve is not None
+                return TableTarget(
+                    IcebergTable(path, fields, self.storage, self.catalog, name, may_add=may_add)
+                )
             case "json":
                 return TableTarget(FileTable(path, fields, self.storage, is_json=True), fields)
             case _:

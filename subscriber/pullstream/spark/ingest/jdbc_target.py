@@ -40,6 +40,9 @@ _ROW, _COPY = "ingest_row", "ingest_copy"
 _POSTGRESQL = "jdbc:postgresql:"
 _LONGEST = 63 - 17
 
+# Java finds a driver by the URL only on its own class path, which spark.jars does not extend.
+_POSTGRESQL_DRIVER = "org.postgresql.Driver"
+
 # Types that databases do not have in common; such columns are converted to JSON.
 _NESTED = (MapType, ArrayType, StructType)
 
@@ -60,7 +63,7 @@ class JdbcTarget:
     Attributes:
         url: URL of the database.
         table: Name of the table.
-        driver: Class of the JDBC driver. None: the driver that accepts the URL.
+        driver: Class of the JDBC driver. None: PostgreSQL's, or the driver that accepts the URL.
 
     Raises:
         ValueError: The table's name is too long to derive other names from it.
@@ -177,8 +180,9 @@ class JdbcTarget:
         return f"{self.table}_batches"
 
     def _options(self) -> dict[str, str]:
+        is_postgresql = self.url.startswith(_POSTGRESQL)
         known = {
-            "driver": self.driver,
+            "driver": self.driver or (_POSTGRESQL_DRIVER if is_postgresql else None),
             "user": os.environ.get(USER_VARIABLE),
             "password": os.environ.get(PASSWORD_VARIABLE),
         }

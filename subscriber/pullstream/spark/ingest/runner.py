@@ -25,7 +25,7 @@ from .columns import arrow_schema, bad_schema, check_names, kinds, table_schema
 from .config import IngestJob
 from .decoding import JsonDecoding, Undecoded
 from .state import IngestState, planned_and_committed, source_id
-from .targets import Target
+from .targets import LAKE_FORMATS, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,9 +113,9 @@ def run_ingest(
     def newest(source: str) -> int:
         return max(one.newest(session, source) for one in targets)
 
-    with IngestState.open(
-        job.state_folder, job.identity, kinds(rows), job.reading, newest
-    ) as state:
+    # A lake's table knows its columns, and has compared them.
+    known = {} if job.format in LAKE_FORMATS else kinds(rows)
+    with IngestState.open(job.state_folder, job.identity, known, job.reading, newest) as state:
         source = source_id(state.folder)
         if source is not None and planned_and_committed(state.folder)[0] < 0:
             # The checkpoint is lost. The table proves which batches it has.

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pullstream.spark.tables.batch import BatchName
 from pullstream.spark.tables.data_files import PartitionField, WrittenFile
-from pullstream.spark.tables.file_table import FileTable
 from pullstream.spark.tables.table import Table, write_files
 
 if TYPE_CHECKING:
@@ -125,7 +124,4 @@ class _WrittenFiles:
         self.rows = sum(file.rows for file in files)
 
     def commit(self) -> bool:
-        committed = self._table.commit(self._files, self._batch)
-        if isinstance(self._table, FileTable):
-            self._table.delete_unlisted(self._batch)
-        return committed
+        return self._table.commit(self._files, self._batch)

@@ -105,7 +105,7 @@ class CheckpointCheck:
                 "It was committed and acknowledged before, so its rows are in the sink. But the "
                 "checkpoint has lost the commit: it is an old copy, or the machine crashed. "
                 "Restore the newest checkpoint, or mark the batch as committed, as described in "
-                "docs/spark.md ('The spool'). failOnMissingSegment=false replays it as an "
+                "docs/spark-runbook.md. failOnMissingSegment=false replays it as an "
                 "empty batch: a sink that overwrites by batch id would lose these rows permanently"
             )
         if seq > self._done.newest > 0:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,13 +62,7 @@ class SegmentFile:
         Raises:
             FileNotFoundError: The file is deleted, or is on another machine.
         """
-        if not self.path.exists():
-            raise FileNotFoundError(
-                f"segment {self.path} does not exist. If its rows were acknowledged, the DataFrame "
-                "is empty now: store or cache the rows before ack(), and load() the next ones. If "
-                "this machine does not see the driver's files, set transport to inline"
-            )
-        with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as reader:
+        with self._reader() as reader:
             start, end = 0, self.rows if last is None else last
             for number in range(self.batches):
                 batch = reader.get_batch(number)
@@ -75,6 +70,39 @@ class SegmentFile:
                 if low < high:
                     yield batch.slice(low, high - low).drop_columns([ACK_ID])
                 start += batch.num_rows
+
+    def read_chosen(self, numbers: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+        """Yield copies of some rows.
+
+        Args:
+            numbers: For each Arrow batch of the file the numbers of its rows, counted from 0, as
+                32-bit integers.
+
+        Raises:
+            FileNotFoundError: The file is deleted, or is on another machine.
+        """
+        with self._reader() as reader:
+            for number, rows in enumerate(numbers):
+                if rows:
+                    chosen = [None, pa.py_buffer(rows)]
+                    indices = pa.Array.from_buffers(pa.int32(), len(rows) // 4, chosen)
+                    yield reader.get_batch(number).drop_columns([ACK_ID]).take(indices)
+
+    @contextmanager
+    def _reader(self) -> Iterator[pa.ipc.RecordBatchFileReader]:
+        """Open the file during the block.
+
+        Raises:
+            FileNotFoundError: The file is deleted, or is on another machine.
+        """
+        if not self.path.exists():
+            raise FileNotFoundError(
+                f"segment {self.path} does not exist. If its rows were acknowledged, the DataFrame "
+                "is empty now: store or cache the rows before ack(), and load() the next ones. If "
+                "this machine does not see the driver's files, set transport to inline"
+            )
+        with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as reader:
+            yield reader
 
     def to_bytes(self, first: int = 0, last: int | None = None) -> bytes:
         """Return the rows of `read` as an Arrow stream, for processes that do not see the file."""

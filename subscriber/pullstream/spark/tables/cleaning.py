@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .data_files import StoredFile
@@ -12,11 +13,38 @@ from .data_files import StoredFile
 if TYPE_CHECKING:
     from .data_files import Bucket, LocalFolder
 
+# A reader of an old version, and a batch that is being written, may take this long. In seconds.
+LEAST_AGE = 24 * 3600.0
+
 # Readers of tables skip names that begin with `_`.
 _CLOCK = "_pullstream_clock-"
 
 # What a killed task or driver leaves on a disk; see LocalFolder.
 _TEMPORARY = re.compile(r"\..+\.tmp")
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What `clean` has removed, or would remove.
+
+    Attributes:
+        versions: Number of versions (Delta) or snapshots (Iceberg) that can no longer be read.
+        files: Paths of the files, relative to the table's folder.
+        size: Their size in bytes.
+    """
+
+    versions: int
+    files: tuple[str, ...]
+    size: int
+
+
+def check_age(older_than: float) -> None:
+    """Raise ValueError if files of this age may still be in use."""
+    if older_than < LEAST_AGE:
+        raise ValueError(
+            f"older_than is {older_than:g} seconds; it must be at least 24 hours, because younger "
+            "files may belong to a batch that is being written, or to a running query"
+        )
 
 
 def time_of(store: LocalFolder | Bucket) -> float:

@@ -2,63 +2,105 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from pullstream.spark.errors import IngestError
 
+# Types that a table may change to without a change of its files, if its format allows that.
+_WIDER = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}
 
-def check_columns(table: pa.Schema, rows: pa.Schema, place: str) -> None:
-    """Check that a table has exactly the columns of the rows, with types that fit.
+
+class ColumnCheck:
+    """Compares the columns of a table with those of the rows.
 
     Args:
-        table: Columns of the table.
-        rows: Columns of the rows, with those that partitioning adds.
         place: Description of the table.
-
-    Raises:
-        IngestError: A column is missing, has another type, or must not be null in the table.
+        may_add: Whether columns may be added to the table.
+        may_widen: Whether types may be widened then: INT to BIGINT, FLOAT to DOUBLE.
     """
-    for field in rows:
-        if field.name not in table.names:
-            raise IngestError(
-                f"{place} has no column {field.name!r}, which the rows have as "
-                f"{type_name(field.type)}; add it to the table, or leave it out of the job"
-            )
-        known = table.field(field.name)
-        if not fits(field.type, known.type):
-            raise IngestError(
-                f"the column {field.name!r} of {place} is {type_name(known.type)}, and the rows "
-                f"have {type_name(field.type)}; give the job the type of the table, or write to "
-                "another table"
-            )
-        if field.nullable and not known.nullable:
-            raise IngestError(
-                f"the column {field.name!r} of {place} must not be null, but it may be null in "
-                "the rows; declare it as NOT NULL in the schema of the job"
-            )
-    for known in table:
-        if known.name not in rows.names and not known.nullable:
-            raise IngestError(
-                f"the column {known.name!r} of {place} must not be null, and the rows do not have "
-                "it; add it to the schema of the job"
-            )
 
+    def __init__(self, place: str, *, may_add: bool = False, may_widen: bool = False) -> None:
+        self._place = place
+        self._may_add = may_add
+        self._may_widen = may_add and may_widen
 
-def fits(rows: pa.DataType, table: pa.DataType) -> bool:
-    """Return whether values of the one type can be stored in columns of the other unchanged."""
-    if pa.types.is_struct(rows) and pa.types.is_struct(table):
+    def must_change(self, table: pa.Schema, rows: pa.Schema) -> bool:
+        """Return whether the table must get columns or wider types before it can take the rows.
+
+        Args:
+            table: Columns of the table.
+            rows: Columns of the rows, with those that partitioning adds.
+
+        Raises:
+            IngestError: The table cannot take the rows, or must not be changed like that.
+        """
+        return self._fields(table, rows, "")
+
+    def _fields(self, table: Iterable[pa.Field], rows: Iterable[pa.Field], path: str) -> bool:
         known = {field.name: field for field in table}
-        return all(
-            field.name in known
-            and fits(field.type, known[field.name].type)
-            and (known[field.name].nullable or not field.nullable)
-            for field in rows
-        ) and all(field.nullable or field.name in {one.name for one in rows} for field in table)
-    if pa.types.is_map(rows) and pa.types.is_map(table):
-        return fits(rows.key_type, table.key_type) and fits(rows.item_type, table.item_type)
-    if _is_list(rows) and _is_list(table):
-        return fits(rows.value_type, table.value_type)
-    return bool(_plain(rows) == _plain(table))
+        by_lower = {name.lower(): name for name in known}
+        given = {field.name for field in rows}
+        changes = False
+        for field in rows:
+            name = path + field.name
+            if field.name in known:
+                column = known[field.name]
+                if field.nullable and not column.nullable:
+                    raise IngestError(
+                        f"the column {name!r} of {self._place} must not be null, but it may be "
+                        "null in the rows; declare it as NOT NULL in the schema of the job"
+                    )
+                changes |= self._types(column.type, field.type, name)
+            elif field.name.lower() in by_lower:
+                raise IngestError(
+                    f"{self._place} has the column {path + by_lower[field.name.lower()]!r}, and "
+                    f"the rows have {name!r}; give both the same name, because most readers ignore "
+                    "case"
+                )
+            else:
+                self._add(field, name)
+                changes = True
+        for column in known.values():
+            if column.name not in given and not column.nullable:
+                raise IngestError(
+                    f"the column {path + column.name!r} of {self._place} must not be null, and the "
+                    "rows do not have it; add it to the schema of the job"
+                )
+        return changes
+
+    def _add(self, field: pa.Field, name: str) -> None:
+        if not self._may_add:
+            raise IngestError(
+                f"{self._place} has no column {name!r}, which the rows have as "
+                f"{type_name(field.type)}; let the job add it (--evolve add), or leave it out of "
+                "the job's schema"
+            )
+        if not field.nullable:
+            raise IngestError(
+                f"{self._place} has no column {name!r}, which is NOT NULL in the job's schema; a "
+                "column that is added to a table must be nullable, because the rows before do not "
+                "have it"
+            )
+
+    def _types(self, table: pa.DataType, rows: pa.DataType, name: str) -> bool:
+        if pa.types.is_struct(rows) and pa.types.is_struct(table):
+            return self._fields(list(table), list(rows), f"{name}.")
+        if pa.types.is_map(rows) and pa.types.is_map(table):
+            changes = self._types(table.key_type, rows.key_type, f"{name}.key")
+            return self._types(table.item_type, rows.item_type, f"{name}.value") or changes
+        if _is_list(rows) and _is_list(table):
+            return self._types(table.value_type, rows.value_type, f"{name}.element")
+        before, now = _plain(table), _plain(rows)
+        if before == now:
+            return False
+        if self._may_widen and _WIDER.get(before) == now:
+            return True
+        raise IngestError(
+            f"the column {name!r} of {self._place} is {type_name(before)}, and the rows have "
+            f"{type_name(now)}; give the job the type of the table, or write to another table"
+        )
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -77,7 +119,16 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return a type as Spark's SQL names it, where that is a plain type."""
+    """Return a type as Spark's SQL names it."""
+    if pa.types.is_struct(kind):
+        fields = ", ".join(f"{field.name} {type_name(field.type)}" for field in kind)
+        return f"STRUCT<{fields}>"
+    if pa.types.is_map(kind):
+        return f"MAP<{type_name(kind.key_type)}, {type_name(kind.item_type)}>"
+    if _is_list(kind):
+        return f"ARRAY<{type_name(kind.value_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
     names = {
         pa.int8(): "TINYINT",
         pa.int16(): "SMALLINT",

@@ -37,11 +37,12 @@ DESCRIPTION = pa.schema(
         pa.field("size", pa.int64(), nullable=False),
         pa.field("partition", pa.string(), nullable=False),
         pa.field("footer", pa.binary(), nullable=False),
+        pa.field("attempt", pa.int32(), nullable=False),
     ]
 )
 DESCRIPTION_DDL = (
     "path STRING NOT NULL, rows BIGINT NOT NULL, size BIGINT NOT NULL, "
-    "partition STRING NOT NULL, footer BINARY NOT NULL"
+    "partition STRING NOT NULL, footer BINARY NOT NULL, attempt INT NOT NULL"
 )
 
 
@@ -72,6 +73,7 @@ class WrittenFile:
         partition: The partition values in the order of the fields: None, a bool, an int or a str.
             A day is the number of days since 1970, and an hour the number of hours.
         footer: Parquet's footer, with the statistics of the columns. Empty for other formats.
+        attempt: Number of the task's attempts before this one. They may have left files.
     """
 
     path: str
@@ -79,6 +81,7 @@ class WrittenFile:
     size: int
     partition: tuple[Any, ...]
     footer: bytes
+    attempt: int = 0
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -117,10 +120,8 @@ class FilesToWrite:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        task, attempt = (
-            (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
-        )
-        written = self.write(batches, f"{task:05}-{attempt}")
+        assert context is not None, "called by a task"
+        written = self.write(batches, f"{context.partitionId():05}-{context.taskAttemptId()}")
         yield pa.RecordBatch.from_pylist(
             [
                 {
@@ -129,6 +130,7 @@ class FilesToWrite:
                     "size": file.size,
                     "partition": json.dumps(file.partition),
                     "footer": file.footer,
+                    "attempt": context.attemptNumber(),
                 }
                 for file in written
             ],
@@ -367,6 +369,13 @@ class LocalFolder:
         except FileNotFoundError:
             return None
 
+    def size(self, path: str) -> int | None:
+        """Return a file's size in bytes, or None if it does not exist."""
+        try:
+            return (self._folder / path).stat().st_size
+        except FileNotFoundError:
+            return None
+
     def list(self, prefix: str = "") -> Iterator[str]:
         """Return the paths of the files below a folder, without an order."""
         for folder, _, names in os.walk(self._folder / prefix):
@@ -419,8 +428,18 @@ class Bucket:
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         from obstore.store import from_url
 
-        settings: Any = dict(options) or None
-        self._store = from_url(url, config=settings)
+        config: Any = {name: text for name, text in options.items() if "allow_http" not in name}
+        client: Any = {"allow_http": "true"} if len(config) < len(options) else None
+        try:
+            self._store = from_url(url, config=config or None, client_options=client)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            # obstore ends with this error, which is not an Exception, if it does not know a name.
+            raise ValueError(
+                f"storage has {', '.join(sorted(options))}; one of these names is unknown to the "
+                f"store of {url} ({error})"
+            ) from None
 
     def put(self, path: str, data: bytes) -> None:
         """Create a file. Readers never see part of it."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from pullstream.spark.errors import IngestError
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .batch import BatchName
-from .columns import check_columns
+from .columns import ColumnCheck
 from .data_files import FilesToWrite, PartitionField, WrittenFile, text_of
 from .delta_log import DeltaLog
 from .partitions import with_values
@@ -50,6 +50,7 @@ class DeltaLakeTable:
         folder: Path or URL of the table.
         partition_by: The values by which rows are divided.
         options: Settings of the object store.
+        may_add: Whether `open` may add columns to the table.
     """
 
     def __init__(
@@ -57,7 +58,10 @@ class DeltaLakeTable:
         folder: str,
         partition_by: Sequence[PartitionField] = (),
         options: Mapping[str, str] | None = None,
+        *,
+        may_add: bool = False,
     ) -> None:
+        self._columns = ColumnCheck(folder, may_add=may_add)
         self._folder = folder
         self._partition_by = tuple(partition_by)
         self._options = dict(options or {}) or None
@@ -90,17 +94,12 @@ class DeltaLakeTable:
         except (DeltaError, OSError) as error:
             raise IngestError(f"cannot open the Delta table {self.place}: {error}") from None
         self._use(self._table)
+        until_committed(lambda: self._try_to_add(schema), self.place)
 
     def newest(self, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
         self._follow()
-        application = _application(source)
-        if application not in self._transactions:
-            assert self._table is not None, "call open first"
-            # None of the later versions has it.
-            number = self._table.transaction_version(application)
-            self._transactions[application] = -1 if number is None else number
-        return self._transactions[application]
+        return self._number(source)
 
     def files_to_write(self, name: str) -> FilesToWrite:
         """Return how executors write the files of a batch; see Table."""
@@ -120,7 +119,9 @@ class DeltaLakeTable:
         return until_committed(lambda: self._try(actions, batch), self.place)
 
     def _try(self, actions: list[dict[str, Any]], batch: BatchName) -> bool | None:
-        if self.newest(batch.source) >= batch.number:
+        # One state for the look and the commit, which fails if there is a newer one.
+        self._follow()
+        if self._number(batch.source) >= batch.number:
             return False
         assert self._log is not None, "call open first"
         assert self._table is not None, "call open first"
@@ -136,14 +137,22 @@ class DeltaLakeTable:
         self._log.add_checkpoint(self._table.metadata().configuration)
         return True
 
+    def _number(self, source: str) -> int:
+        application = _application(source)
+        if application not in self._transactions:
+            assert self._table is not None, "call open first"
+            # None of the later versions has it.
+            number = self._table.transaction_version(application)
+            self._transactions[application] = -1 if number is None else number
+        return self._transactions[application]
+
     def _use(self, table: DeltaTable) -> None:
         """Continue with the loaded state of the table.
 
         Raises:
-            IngestError: The table needs more of a writer, or has other columns.
+            IngestError: The table needs more of a writer.
         """
-        columns = [field.name for field in self._partition_by]
-        self._check(table, with_values(self._schema, self._partition_by), columns)
+        self._check(table, [field.name for field in self._partition_by])
         self._table = table
         self._log = DeltaLog(self._folder, self._options, table.version())
         self._transactions = {}
@@ -159,7 +168,12 @@ class DeltaLakeTable:
                 self._transactions[transaction["appId"]] = transaction["version"]
             is_old = is_old or "metaData" in action or "protocol" in action
         if is_old:
-            self._use(DeltaTable(self._folder, storage_options=self._options))
+            self._load()
+
+    def _load(self) -> DeltaTable:
+        table = DeltaTable(self._folder, storage_options=self._options)
+        self._use(table)
+        return table
 
     def _action(self, file: WrittenFile, now: int) -> dict[str, Any]:
         values = {
@@ -179,8 +193,27 @@ class DeltaLakeTable:
             }
         }
 
-    def _check(self, table: DeltaTable, schema: pa.Schema, columns: list[str]) -> None:
-        """Raise IngestError if the table needs more of a writer, or has other columns."""
+    def _try_to_add(self, schema: pa.Schema) -> bool | None:
+        """Add missing columns; return None if another writer was faster."""
+        table = self._load()
+        if not self._columns.must_change(pa.schema(table.schema().to_arrow()), schema):
+            return False
+        try:
+            # Without rows: this changes the columns alone, nested ones too.
+            write_deltalake(
+                table,
+                schema.empty_table(),
+                mode="append",
+                schema_mode="merge",
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except CommitFailedError:
+            return None
+        self._load()
+        return True
+
+    def _check(self, table: DeltaTable, columns: list[str]) -> None:
+        """Raise IngestError if the table needs more of a writer."""
         protocol, metadata = table.protocol(), table.metadata()
         features = set(protocol.writer_features or ()) - _WRITER_FEATURES
         if protocol.min_writer_version > _LARGEST_WRITER_VERSION and not protocol.writer_features:
@@ -206,7 +239,6 @@ class DeltaLakeTable:
                 f"{', '.join(metadata.partition_columns) or 'nothing'}, and the job by "
                 f"{', '.join(columns) or 'nothing'}; partition the job in the same way"
             )
-        check_columns(pa.schema(table.schema().to_arrow()), schema, self.place)
 
 
 def _application(source: str) -> str:

@@ -13,10 +13,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pullstream.spark.errors import IngestError
 
-from .cleaning import delete, is_data, is_temporary, name_of, time_of
+from .cleaning import Cleaned, check_age, delete, is_data, is_temporary, name_of, time_of
 from .compaction import TARGET_SIZE, TRIES, Compacted
 from .data_files import StoredFile, store_of
-from .maintenance import Cleaned, check_age
 
 _LOG = "_delta_log"
 _COMMIT = re.compile(r"(\d{20})\.json")

@@ -27,11 +27,10 @@ import pyarrow.parquet as pq
 from pullstream.spark.errors import IngestError
 from pullstream_protocol.file_lock import FileLock
 
-from .cleaning import delete, is_data, is_temporary, time_of
+from .cleaning import LEAST_AGE, Cleaned, check_age, delete, is_data, is_temporary, time_of
 from .compaction import TARGET_SIZE, Compacted, bins, is_small, replaced, write_rows
 from .data_files import LocalFolder, StoredFile, store_of
 from .file_table import LISTS
-from .maintenance import LEAST_AGE, Cleaned, check_age
 
 # The lock of a job, if its state is in the folder (see ingest/state.py), and that of compactions.
 _JOB_LOCK = "_state/LOCK"

@@ -53,6 +53,8 @@ class FileTable:
         # The newest list of each source. Lists are only added, and by commits of this object, or
         # of a second driver, which `create` finds.
         self._newest: dict[str, int] = {}
+        # Whether a batch has been committed by this object.
+        self._has_committed = False
 
     @property
     def place(self) -> str:
@@ -99,6 +101,11 @@ class FileTable:
         )
         created = self._store.create(f"{LISTS}/{batch}.json", content.encode())
         self._note(batch.source, batch.number)
+        # Only the first batch of a run may be one that a killed run has begun. To look for files of
+        # other attempts after each batch would cost more and more.
+        if not self._has_committed or any(file.attempt for file in files):
+            self.delete_unlisted(batch)
+        self._has_committed = True
         return created
 
     def delete_unlisted(self, batch: BatchName) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from pyiceberg.typedef import Record
 from pullstream.spark.errors import IngestError
 
 from .batch import BatchName
-from .columns import check_columns
+from .columns import ColumnCheck
 from .data_files import FilesToWrite, PartitionField, WrittenFile
 from .table import until_committed
 
@@ -69,19 +69,6 @@ _PROPERTIES = {
 _RETRIES = "commit.retry.num-retries"
 _NEWEST_FORMAT = 2
 
-# Names of settings: as in object stores, and as in pyiceberg.
-_STORAGE = {
-    "aws_access_key_id": "s3.access-key-id",
-    "aws_secret_access_key": "s3.secret-access-key",
-    "aws_session_token": "s3.session-token",
-    "aws_region": "s3.region",
-    "aws_endpoint": "s3.endpoint",
-    "aws_endpoint_url": "s3.endpoint",
-    "azure_storage_account_name": "adls.account-name",
-    "azure_storage_account_key": "adls.account-key",
-    "azure_storage_sas_key": "adls.sas-token",
-}
-
 
 class IcebergTable:
     """An Iceberg table. A property has the number of the newest batch of each source.
@@ -93,6 +80,7 @@ class IcebergTable:
         catalog: Properties of the catalog. None: a SQLite file beside the folder, which must be on
             this machine.
         name: Name of the table in the catalog. Default: the folder's name, in `default`.
+        may_add: Whether `open` may add columns to the table, and widen types.
     """
 
     def __init__(
@@ -102,6 +90,8 @@ class IcebergTable:
         options: Mapping[str, str] | None = None,
         catalog: Mapping[str, str] | None = None,
         name: str | None = None,
+        *,
+        may_add: bool = False,
     ) -> None:
         self._folder = folder.rstrip("/")
         self._partition_by = tuple(partition_by)
@@ -109,6 +99,9 @@ class IcebergTable:
         self._properties = catalog
         namespace, _, own = (name or self._folder.rpartition("/")[2]).rpartition(".")
         self._namespace, self._name = namespace or "default", own
+        self._columns = ColumnCheck(self.place, may_add=may_add, may_widen=True)
+        # The columns of the rows. The table may have more.
+        self._names: Collection[str] = ()
         self._catalog: Catalog | None = None
         self._table: PyIcebergTable | None = None
 
@@ -132,7 +125,9 @@ class IcebergTable:
             raise IngestError(
                 f"cannot open or create the Iceberg table {self.place}: {error or repr(error)}"
             ) from error
-        self._check(self._table, schema)
+        self._check(self._table)
+        self._names = frozenset(schema.names)
+        until_committed(lambda: self._try_to_add(_as_iceberg(schema)), self.place)
 
     def existing(self) -> PyIcebergTable:
         """Return the table as it is in its catalog.
@@ -162,7 +157,8 @@ class IcebergTable:
         """Return how executors write the files of a batch; see Table."""
         table = self._refreshed()
         # Field ids are in the files, because a column may be renamed.
-        schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
+        columns = schema_to_pyarrow(table.schema(), include_field_ids=True)
+        schema = pa.schema([field for field in columns if field.name in self._names])
         return FilesToWrite(
             folder=table.location(),
             prefix="data/",
@@ -232,11 +228,16 @@ class IcebergTable:
     # ---- the table and its catalog -------------------------------------------------------------
 
     def _load(self) -> Catalog:
-        storage = {_STORAGE.get(name.lower(), name): text for name, text in self._options.items()}
-        if self._properties is not None:
-            return load_catalog("pullstream", **{**storage, **self._properties})
         folder = local_path(self._folder)
-        assert folder is not None, "checked by the job"
+        if folder is None:
+            from .store_file_io import STORAGE, StoreFileIO
+
+            storage = {f"{STORAGE}{name}": text for name, text in self._options.items()}
+            file_io = f"{StoreFileIO.__module__}.{StoreFileIO.__name__}"
+            given = self._properties or {}
+            return load_catalog("pullstream", **{"py-io-impl": file_io, **storage, **given})
+        if self._properties is not None:
+            return load_catalog("pullstream", **self._properties)
         folder.parent.mkdir(parents=True, exist_ok=True)
         return load_catalog(
             "default",
@@ -265,8 +266,21 @@ class IcebergTable:
                         spec.add_field(field.column, _transform(field), field.name)
         return catalog.load_table((self._namespace, self._name))
 
-    def _check(self, table: PyIcebergTable, schema: pa.Schema) -> None:
-        """Raise IngestError if the table needs more of a writer, or has other columns."""
+    def _try_to_add(self, schema: pa.Schema) -> bool | None:
+        """Add missing columns; return None if another writer was faster."""
+        table = self._refreshed()
+        known = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        if not self._columns.must_change(known, schema):
+            return False
+        try:
+            with table.update_schema() as update:
+                update.union_by_name(schema)
+        except CommitFailedException:
+            return None
+        return True
+
+    def _check(self, table: PyIcebergTable) -> None:
+        """Raise IngestError if the table needs more of a writer."""
         if table.metadata.format_version > _NEWEST_FORMAT:
             raise IngestError(
                 f"the Iceberg table {self.place} has format version "
@@ -283,8 +297,6 @@ class IcebergTable:
                 f"the Iceberg table {self.place} is partitioned by {_listed(has)}, and the job by "
                 f"{_listed(wants)}; partition the job in the same way"
             )
-        known = schema_to_pyarrow(table.schema(), include_field_ids=False)
-        check_columns(known, _as_iceberg(schema), self.place)
 
 
 class _OnceTransaction(Transaction):

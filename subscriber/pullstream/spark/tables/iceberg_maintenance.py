@@ -32,11 +32,10 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots, _OverwriteFiles
 
 from pullstream.spark.errors import IngestError
 
-from .cleaning import delete, is_data, is_temporary, name_of, time_of
+from .cleaning import Cleaned, check_age, delete, is_data, is_temporary, name_of, time_of
 from .compaction import TARGET_SIZE, TRIES, Compacted, bins, footer_of, replaced, write_rows
 from .data_files import StoredFile, WrittenFile, store_of
 from .iceberg import COMPACTED_BY, IcebergTable, data_file, once
-from .maintenance import Cleaned, check_age
 
 # How often a commit is tried while the job is faster. Rows are not written again for that.
 _COMMITS = 20

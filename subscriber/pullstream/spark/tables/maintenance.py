@@ -12,29 +12,12 @@ from typing import Protocol
 
 from pullstream.spark.errors import IngestError
 
+from .cleaning import Cleaned
 from .compaction import TARGET_SIZE, Compacted
 from .data_files import LocalFolder, store_of
 from .file_table import LISTS
 
 FORMATS = ("delta", "iceberg", "parquet", "json")
-
-# A reader of an old version, and a batch that is being written, may take this long. In seconds.
-LEAST_AGE = 24 * 3600.0
-
-
-@dataclass(frozen=True)
-class Cleaned:
-    """What `clean` has removed, or would remove.
-
-    Attributes:
-        versions: Number of versions (Delta) or snapshots (Iceberg) that can no longer be read.
-        files: Paths of the files, relative to the table's folder.
-        size: Their size in bytes.
-    """
-
-    versions: int
-    files: tuple[str, ...]
-    size: int
 
 
 class Maintained(Protocol):
@@ -116,15 +99,6 @@ class TableLocation:
                 from .file_maintenance import MaintainedFiles
 
                 return MaintainedFiles(self.folder, self.storage, is_json=kind == "json")
-
-
-def check_age(older_than: float) -> None:
-    """Raise ValueError if files of this age may still be in use."""
-    if older_than < LEAST_AGE:
-        raise ValueError(
-            f"older_than is {older_than:g} seconds; it must be at least 24 hours, because younger "
-            "files may belong to a batch that is being written, or to a running query"
-        )
 
 
 def _format_of(folder: str, storage: Mapping[str, str], catalog: Mapping[str, str] | None) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pullstream.spark.errors import IngestError
 
 from .batch import BatchName
-from .data_files import DESCRIPTION_DDL, FilesToWrite, WrittenFile
+from .data_files import DESCRIPTION_DDL, FilesToWrite, LocalFolder, WrittenFile, store_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,12 +62,32 @@ def write_files(table: Table, rows: DataFrame, batch: BatchName) -> list[Written
     # A replay writes files of other names, so the files of a killed attempt never get in its way.
     to_write = table.files_to_write(f"{batch}-{uuid.uuid4().hex[:8]}")
     # Each attempt of a task returns its own files, and Spark reports one attempt of each task.
-    return [
+    files = [
         WrittenFile(
-            row.path, row.rows, row.size, tuple(json.loads(row.partition)), bytes(row.footer)
+            row.path,
+            row.rows,
+            row.size,
+            tuple(json.loads(row.partition)),
+            bytes(row.footer),
+            row.attempt,
         )
         for row in _map_in_arrow(rows, to_write).collect()
     ]
+    _check_that_driver_sees(files, to_write)
+    return files
+
+
+def _check_that_driver_sees(files: Sequence[WrittenFile], written: FilesToWrite) -> None:
+    """Raise IngestError if executors have written files to disks of their own."""
+    store = store_of(written.folder, written.options)
+    if isinstance(store, LocalFolder):
+        for file in files:
+            if store.size(file.path) != file.size:
+                raise IngestError(
+                    f"an executor has written {file.path} to {written.folder}, but the driver does "
+                    "not see it there. Nothing of the batch is in the table. Use a folder that all "
+                    "machines share, or an object store (s3://, gs://, az://)"
+                )
 
 
 def _map_in_arrow(rows: DataFrame, to_write: FilesToWrite) -> DataFrame:

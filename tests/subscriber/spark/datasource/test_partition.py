@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest.mock import patch
+from zlib import crc32
 
 import pyarrow as pa
 import pytest
@@ -18,11 +20,10 @@ from pullstream.spark.datasource.options import BatchOptions, Layout, StreamOpti
 from pullstream.spark.datasource.partition import (
     FilePartition,
     InlinePartition,
-    KeyShard,
-    rows_of,
+    PartitionReader,
     with_subscription,
 )
-from pullstream.spark.datasource.planning import plan
+from pullstream.spark.datasource.planning import SENT_BYTES, divided, plan
 from pullstream.spark.datasource.source import LocalPubSubDataSource, PubSubDataSource
 from pullstream.spark.datasource.spark_batch_reader import PubSubBatchReader
 from pullstream.spark.datasource.stream_reader import PubSubStreamReader
@@ -125,19 +126,82 @@ def test_spool_rows_written_with_old_columns_are_read_by_spark_with_the_current_
                 assert found.column("subscription").to_pylist() == [wanted] * found.num_rows
 
 
+@pytest.mark.parametrize("sent_bytes", [0, SENT_BYTES])
 @pytest.mark.parametrize("inline", [True, False])
 def test_all_rows_of_an_ordering_key_are_in_one_spark_partition_in_order(
-    segments: list[SegmentFile], inline: bool
+    segments: list[SegmentFile], inline: bool, sent_bytes: int
 ) -> None:
     """The rows of a key are in one partition in order, and rows without a key are spread."""
     layout = Layout(partitions=3, by_key=True, inline=inline)
-    parts = [ids_of(part) for part in plan(segments, layout)]
+    with patch("pullstream.spark.datasource.planning.SENT_BYTES", sent_bytes):
+        planned = plan(segments, layout)
+    is_sent = inline or sent_bytes > 0
+    assert {type(part) for part in planned} == {InlinePartition if is_sent else FilePartition}
+    parts = [ids_of(part) for part in planned]
     assert sorted(one for part in parts for one in part) == list(range(40))
     assert all(part == sorted(part) for part in parts)
     for key in range(3):
         of_key = {i for i in range(40) if i % 4 and i % 3 == key}
         assert [bool(of_key & set(part)) for part in parts].count(True) == 1
     assert all(any(i % 4 == 0 for i in part) for part in parts)
+
+
+@pytest.mark.parametrize("sent_bytes", [0, SENT_BYTES])
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("partitions", [2, 40])
+def test_the_division_by_ordering_key_hashes_and_reads_each_row_once_for_any_number_of_partitions(
+    segments: list[SegmentFile], partitions: int, inline: bool, sent_bytes: int
+) -> None:
+    """Each key is hashed at most once in each Arrow batch."""
+    hashed: list[bytes] = []
+    read: list[int] = []
+    chosen: list[int] = []
+
+    def count_hash(key: bytes) -> int:
+        hashed.append(key)
+        return crc32(key)
+
+    def counted_read(file: SegmentFile, *limits: int) -> Iterator[pa.RecordBatch]:
+        for batch in read_rows(file, *limits):
+            read.append(batch.num_rows)
+            yield batch
+
+    def counted_choice(file: SegmentFile, numbers: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+        for batch in choose(file, numbers):
+            chosen.append(batch.num_rows)
+            yield batch
+
+    read_rows, choose = SegmentFile.read, SegmentFile.read_chosen
+    with (
+        patch("pullstream.spark.datasource.planning.crc32", count_hash),
+        patch("pullstream.spark.datasource.planning.SENT_BYTES", sent_bytes),
+        patch.object(SegmentFile, "read", counted_read),
+        patch.object(SegmentFile, "read_chosen", counted_choice),
+    ):
+        parts = plan(segments, Layout(partitions=partitions, by_key=True, inline=inline))
+        assert len(parts) == partitions
+        assert sorted(one for part in parts for one in ids_of(part)) == list(range(40))
+    # At most four Arrow batches with three keys each.
+    assert 3 <= len(hashed) <= 4 * 3
+    assert sum(read) == 40
+    assert sum(chosen) == (0 if inline or sent_bytes else 40)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_spark_partition_is_sent_without_the_source_code_of_its_classes(
+    segments: list[SegmentFile], inline: bool
+) -> None:
+    """A partition is some hundred bytes larger than its rows, and the reader has the code."""
+    for by_key in (True, False):
+        with patch("pullstream.spark.datasource.planning.SENT_BYTES", 0):
+            layout = Layout(partitions=3, by_key=by_key, inline=inline)
+            planned = plan(segments, layout)
+        for part in planned:
+            sent: bytes = cloudpickle.dumps(part)  # type: ignore[no-untyped-call]
+            rows = len(part.stream) if isinstance(part, InlinePartition) else 0
+            assert len(sent) < rows + 700
+            received = list(PartitionReader().read(cloudpickle.loads(sent)))
+            assert received == batches_of(part)
 
 
 def test_a_spark_batch_without_rows_has_one_empty_partition() -> None:
@@ -151,7 +215,9 @@ def test_spark_partitions_contain_each_row_once_and_all_rows_of_an_ordering_key_
 ) -> None:
     """Each row is in one share, and all rows of a key are in the same one."""
     batch = rows([str(i) for i in range(len(keys))], keys)
-    shares = [rows_of(KeyShard(number, of), batch) for number in range(of)]
+    order, runs = divided(batch, of)
+    assert [number for number, _, _ in runs] == sorted({number for number, _, _ in runs})
+    shares = [batch.take(order[first:last]) for _, first, last in runs]
     ids = [share.column("message_id").to_pylist() for share in shares]
     assert sorted(int(one) for share in ids for one in share) == list(range(len(keys)))
     owners = [set(share.column("ordering_key").to_pylist()) - {""} for share in shares]

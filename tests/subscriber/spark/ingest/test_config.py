@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -32,9 +33,11 @@ from pullstream.spark.ingest.config import IngestJob
 from pullstream.spark.ingest.runner import IngestReport
 from pullstream.spark.ingest.state import IngestState
 from pullstream.spark.local.java_error import reason_of
+from pullstream.spark.tables.batch import BatchName
 from tests.subscriber.command_line import failure, usage_error
 
 SUBSCRIPTION = "projects/p/subscriptions/rows"
+ROWS = pa.schema([("message_id", pa.string()), ("publish_time", pa.timestamp("us", "UTC"))])
 DATABASE = "jdbc:postgresql://db/shop?password=secret"
 
 
@@ -47,17 +50,24 @@ def test_the_ingest_job_requires_only_a_subscription_and_a_target_table() -> Non
     made = job()
     assert made.format == "parquet"
     assert made.state_folder == Path("/data/rows/_state")
-    assert made.target().place == "/data/rows"
-    assert made.bad_target() is None
+    assert made.target(ROWS).place == "/data/rows"
+    assert made.bad_target(ROWS) is None
 
 
 def test_by_default_the_ingest_job_writes_bad_records_to_a_second_table_beside_the_target() -> None:
     """Bad records go to a second table of the same kind unless another one is configured."""
     decoding = {"decode": "json", "schema": "id BIGINT"}
-    assert job(**decoding).bad_target() == job(to="/data/rows-deadletter").target()
-    assert job(**decoding, bad_to="/bad").bad_target() == job(to="/bad").target()
-    database = job(**decoding, to=DATABASE, table="rows", state="/state").bad_target()
-    assert database == job(to=DATABASE, table="rows_deadletter", state="/state").target()
+    lake = {"format": "iceberg", "table": "shop.rows"}
+    database = {"to": DATABASE, "table": "rows", "state": "/state"}
+    for arguments, place in (
+        ({}, "/data/rows-deadletter"),
+        ({"bad_to": "/bad"}, "/bad"),
+        (lake, "shop.rows_deadletter in /data/rows-deadletter"),
+        (database, "rows_deadletter in jdbc:postgresql://db/shop"),
+    ):
+        bad = job(**decoding, **arguments).bad_target(ROWS)
+        assert bad is not None
+        assert bad.place == place
 
 
 @pytest.mark.parametrize(
@@ -84,8 +94,8 @@ def test_the_ingest_job_refuses_one_folder_as_target_and_as_bad_records_folder(
     arguments = {"to": to, "state": "/state", "decode": "json", "schema": "id BIGINT"}
     with pytest.raises(ValueError, match="they must be different folders, and neither may"):
         job(**arguments, bad_to=bad_to)
-    assert job(**arguments).bad_target() is not None
-    assert job(**arguments, bad_to=f"{to}-bad").bad_target() is not None
+    assert job(**arguments).bad_target(ROWS) is not None
+    assert job(**arguments, bad_to=f"{to}-bad").bad_target(ROWS) is not None
 
 
 @pytest.mark.parametrize(
@@ -98,12 +108,10 @@ def test_the_ingest_job_refuses_its_target_or_batch_table_as_the_bad_records_tab
     arguments = {"to": DATABASE, "state": "/state", "decode": "json", "schema": "id BIGINT"}
     with pytest.raises(ValueError, match="they must be different tables"):
         job(**arguments, table=table, bad_to=bad_to)
-    assert job(**arguments, table=table, bad_to="others").bad_target() is not None
+    assert job(**arguments, table=table, bad_to="others").bad_target(ROWS) is not None
 
 
-def test_the_ingest_job_refuses_table_names_that_leave_no_room_for_derived_names(
-    tmp_path: Path,
-) -> None:
+def test_the_ingest_job_refuses_table_names_that_leave_no_room_for_derived_names() -> None:
     """Table names are limited so that the derived names fit.
 
     PostgreSQL truncates long names, possibly to the name of the table itself, which the job would
@@ -111,20 +119,18 @@ def test_the_ingest_job_refuses_table_names_that_leave_no_room_for_derived_names
     """
     arguments = {"to": DATABASE, "state": "/state"}
     longest, decoding = "ö" * 23, {"decode": "json", "schema": "id BIGINT"}
-    with state_in(tmp_path) as state:
-        own = {
-            f"{longest}{end}".encode()[:63]
-            for end in ("", "_batches", f"_{state.run}_1", f"_{'0' * 16}_1")
-        }
+    own = {
+        f"{longest}{end}".encode()[:63] for end in ("", "_batches", f"_{'0' * 16}", f"_{'0' * 15}1")
+    }
     assert len(own) == 4
-    assert job(**arguments, table=f"schema.{longest}").target()
+    assert job(**arguments, table=f"schema.{longest}").target(ROWS)
     text = "a name of 47 bytes; in PostgreSQL it must have at most 46"
     with pytest.raises(ValueError, match=text):
         job(**arguments, table=f"{longest}x")
     with pytest.raises(ValueError, match=text):
         job(**arguments, **decoding, table="x" * 36)
-    assert job(**arguments, **decoding, table="x" * 36, bad_to="bad").bad_target()
-    assert job(to="jdbc:oracle:thin:@//db/shop", state="/state", table="x" * 60).target()
+    assert job(**arguments, **decoding, table="x" * 36, bad_to="bad").bad_target(ROWS)
+    assert job(to="jdbc:oracle:thin:@//db/shop", state="/state", table="x" * 60).target(ROWS)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +149,7 @@ def test_the_ingest_job_shows_and_stores_its_database_url_without_the_password(
     """A database URL is shown to people and kept on disk without its password."""
     made = job(to=url, table="rows", state="/state")
     assert made.format == "jdbc"
-    assert made.target().place == made.identity["to"] == f"rows in {told}"
+    assert made.target(ROWS).place == made.identity["to"] == f"rows in {told}"
 
 
 def test_the_ingest_job_accepts_a_file_url_as_its_target_folder() -> None:
@@ -154,11 +160,20 @@ def test_the_ingest_job_accepts_a_file_url_as_its_target_folder() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"format": "csv"}, "format is 'csv'; it must be one of parquet, json, delta, jdbc"),
+        ({"format": "csv"}, "format is 'csv'; it must be one of parquet, json, delta, iceb"),
         ({"format": "jdbc"}, "to must be the URL of a database, jdbc:..."),
         ({"to": DATABASE, "format": "parquet"}, "to must be the URL of a database"),
         ({"to": DATABASE, "state": "/s"}, "table is missing"),
-        ({"table": "rows"}, "table is 'rows', but only the format jdbc has a"),
+        ({"table": "rows"}, "table is 'rows', but only the formats jdbc and"),
+        ({"partition_by": ("day(a",)}, "partition_by has 'day(a'; it must be COLUMN, day(COLUMN)"),
+        ({"partition_by": ("bucket(0, a)",)}, "it must have 1 bucket or more"),
+        ({"partition_by": ("bucket(4, a)",)}, "format is 'parquet'; only Iceberg has buckets"),
+        ({"catalog": {"type": "rest"}}, "catalog is given, but format is 'parquet'"),
+        ({"storage": {"aws_region": "x"}}, "storage is given, but to is '/data/rows', a folder"),
+        (
+            {"to": "s3://b/rows", "format": "iceberg", "state": "/s"},
+            "catalog is missing; an Iceberg table in 's3://b/rows' needs one",
+        ),
         ({"to": DATABASE, "table": "t", "partition_by": ("a",)}, "partition_by is only for"),
         ({"available_now": True, "every": 5.0}, "available_now and every exclude"),
         ({"every": 0.0}, "every is 0.0; it must be more than 0 seconds"),
@@ -179,31 +194,40 @@ def test_the_ingest_job_refuses_mutually_exclusive_options(
         job(**arguments)
 
 
+SPOOL = "c40bbb8e-3f4b-4b7c-9a8e-4c1df0e9a1f3"
+SOURCE = SPOOL.replace("-", "")
+
+
 def state_in(
     folder: Path,
     columns: Mapping[str, str] | None = None,
-    may_have: Callable[[str], bool] = lambda batch: True,
+    newest: Callable[[str], int] = lambda source: 1_000,
     **arguments: Any,
 ) -> AbstractContextManager[IngestState]:
     one = job(**arguments)
-    return IngestState.open(folder, one.identity, columns or {}, one.reading, may_have)
+    return IngestState.open(folder, one.identity, columns or {}, one.reading, newest)
 
 
-def names_in(folder: Path, *numbers: int) -> list[str]:
-    """Return the names that a run gives to its batches."""
-    with state_in(folder) as state:
-        return [state.batch(number) for number in numbers]
+def spark_logs(folder: Path, *, planned: int, committed: int, offset: int = 0) -> None:
+    """Create the log files that Spark's checkpoint keeps for its last two batches.
 
-
-def spark_logs(folder: Path, *, planned: int, committed: int) -> None:
-    """Create the log files that Spark's checkpoint keeps for its last two batches."""
+    Args:
+        folder: The state folder.
+        planned: Number of the last planned batch.
+        committed: Number of the last committed batch.
+        offset: The source's offset at the end of batch 0. Each batch has one segment.
+    """
     for name, last in (("offsets", planned), ("commits", committed)):
         log = folder / "checkpoint" / name
         shutil.rmtree(log, ignore_errors=True)
         log.mkdir(parents=True)
         for number in range(max(0, last - 1), last + 1):
-            (log / str(number)).touch()
+            content = f'v1\n{{"batchWatermarkMs":0}}\n{{"seq": {offset + number}}}\n'
+            (log / str(number)).write_text(content)
             (log / f".{number}.crc").touch()
+    spool = folder / "spool"
+    spool.mkdir(exist_ok=True)
+    (spool / "meta.json").write_text(json.dumps({"id": SPOOL}))
 
 
 def test_the_state_folder_of_an_ingest_job_contains_checkpoint_and_spool(tmp_path: Path) -> None:
@@ -213,80 +237,45 @@ def test_the_state_folder_of_an_ingest_job_contains_checkpoint_and_spool(tmp_pat
         assert state.spool == tmp_path / "spool"
 
 
-def test_a_repeated_batch_of_an_ingest_job_keeps_its_name_over_any_number_of_runs(
+def test_a_batch_of_an_ingest_job_is_named_after_the_spool_and_the_sources_offset(
     tmp_path: Path,
 ) -> None:
-    """A repeated batch keeps its name over any number of runs.
+    """The name is the same in each run, and does not depend on Spark's number of the batch.
 
-    The next batch has another name, which is kept as well.
+    A new checkpoint counts from 0, and its first batch has the offset 43 of the same spool.
     """
-    name = names_in(tmp_path, 7)
-    spark_logs(tmp_path, planned=7, committed=6)
-    assert names_in(tmp_path, 7) == name
-    third = names_in(tmp_path, 7, 8)
-    assert third[0] == name[0]
-    spark_logs(tmp_path, planned=8, committed=7)
-    assert names_in(tmp_path, 8) == third[1:]
+    spark_logs(tmp_path, planned=7, committed=6, offset=30)
+    for _ in range(2):
+        with state_in(tmp_path) as state:
+            assert state.batch(7) == BatchName(SOURCE, 37)
+            assert state.batch(6) == BatchName(SOURCE, 36)
+    spark_logs(tmp_path, planned=0, committed=-1, offset=43)
+    with state_in(tmp_path) as state:
+        assert state.batch(0) == BatchName(SOURCE, 43)
 
 
-@pytest.mark.parametrize("lost", ["all", "checkpoint", "what is in it", "its last batch"])
-def test_no_batch_name_of_an_ingest_job_is_reused_after_its_state_folder_is_lost(
-    tmp_path: Path, lost: str
+@pytest.mark.parametrize("content", [None, "", "v1\n{}\n-\n", 'v1\n{}\n{"other": 1}\n'])
+def test_the_ingest_job_fails_if_it_cannot_read_the_offset_that_spark_has_written(
+    tmp_path: Path, content: str | None
 ) -> None:
-    """A batch name is never used again after the state is lost.
-
-    Spark then counts from 0, and its batches have other rows.
-    """
-    state, checkpoint = tmp_path / "state", tmp_path / "state" / "checkpoint"
-    before = names_in(state, *range(9))
-    spark_logs(state, planned=8, committed=8)
-    if lost == "its last batch":
-        # As after a power failure: Spark does not sync its logs.
-        spark_logs(state, planned=7, committed=7)
+    """Without the offset the batch has no name, and the table could get its rows twice."""
+    spark_logs(tmp_path, planned=7, committed=7)
+    path = tmp_path / "checkpoint" / "offsets" / "7"
+    if content is None:
+        path.unlink()
     else:
-        shutil.rmtree(state if lost == "all" else checkpoint)
-        if lost == "what is in it":
-            checkpoint.mkdir()
-    assert not set(names_in(state, *range(9))) & set(before)
-
-
-def test_no_batch_name_of_an_ingest_job_is_reused_after_an_old_state_folder_is_restored(
-    tmp_path: Path,
-) -> None:
-    """After a copy of the state is restored, the batch that Spark repeats keeps its name.
-
-    Later batches get new names because they have other rows.
-    """
-    state, copy = tmp_path / "state", tmp_path / "copy"
-    first = names_in(state, 4)
-    spark_logs(state, planned=4, committed=3)
-    shutil.copytree(state, copy)
-    gone_on = names_in(state, 4, 5)
-    spark_logs(state, planned=5, committed=5)
-    shutil.rmtree(state)
-    shutil.copytree(copy, state)
-    again = names_in(state, 4, 5)
-    assert again[0] == gone_on[0] == first[0]
-    assert again[1] != gone_on[1]
-
-
-def test_an_ingest_state_file_of_an_earlier_version_with_only_a_job_id_is_accepted(
-    tmp_path: Path,
-) -> None:
-    """A state file with only an id still works, and batch names are built from that id."""
-    known = {"id": "0123456789ab", **job().identity}
-    del known["partition_by"]
-    (tmp_path / "job.json").write_text(json.dumps(known))
-    spark_logs(tmp_path, planned=3, committed=2)
-    assert names_in(tmp_path, 3) == ["0123456789ab-3"]
+        path.write_text(content)
+    with state_in(tmp_path) as state, pytest.raises(IngestError, match="offsets/7, which Spark"):
+        state.batch(7)
 
 
 def test_the_state_folder_of_an_ingest_job_is_locked_for_one_run_at_a_time(tmp_path: Path) -> None:
     """Only one run at a time can use a state. The next run can use it afterwards."""
     text = "in use by another run of the job; wait for its end"
-    with state_in(tmp_path), pytest.raises(IngestError, match=text):
-        names_in(tmp_path, 0)
-    assert names_in(tmp_path, 0)
+    with state_in(tmp_path), pytest.raises(IngestError, match=text), state_in(tmp_path):
+        pass
+    with state_in(tmp_path):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -328,14 +317,14 @@ def test_an_ingest_batch_in_the_table_can_be_repeated_only_with_its_old_decoding
     has the batch, and the other one does not get the row. The error asks the user to run the job as
     it was before.
     """
-    with state_in(tmp_path, **STRICT) as state:
-        name = state.batch(7)
+    with state_in(tmp_path, **STRICT):
+        pass
     spark_logs(tmp_path, planned=7, committed=6)
     for _ in range(2):
         with pytest.raises(IngestError, match=re.escape(text)), state_in(tmp_path, **other):
             pass
-    with state_in(tmp_path, **STRICT) as state:
-        assert state.batch(7) == name
+    with state_in(tmp_path, **STRICT):
+        pass
     spark_logs(tmp_path, planned=7, committed=7)
     with state_in(tmp_path, **other):
         pass
@@ -350,15 +339,15 @@ def test_an_ingest_batch_not_yet_in_the_table_may_be_decoded_with_other_settings
     """
     asked: list[str] = []
 
-    def has_none(batch: str) -> bool:
-        asked.append(batch)
-        return False
+    def before(source: str) -> int:
+        asked.append(source)
+        return 6
 
-    with state_in(tmp_path, **STRICT) as state:
-        name = state.batch(7)
+    with state_in(tmp_path, **STRICT):
+        pass
     spark_logs(tmp_path, planned=7, committed=6)
-    with state_in(tmp_path, may_have=has_none, **LOOSE):
-        assert asked == [name]
+    with state_in(tmp_path, newest=before, **LOOSE):
+        assert asked == [SOURCE]
     # Then it was written with the new schema.
     with pytest.raises(IngestError, match="started with schema 'id BIGINT',"):
         state_in(tmp_path, **STRICT).__enter__()
@@ -418,8 +407,8 @@ def test_the_ingest_job_fails_on_an_unreadable_state_file_and_does_not_replace_i
 ) -> None:
     """An unreadable state file is an error and is not replaced."""
     (tmp_path / "job.json").write_text(content)
-    with pytest.raises(IngestError, match="cannot be used"):
-        names_in(tmp_path, 0)
+    with pytest.raises(IngestError, match="cannot be used"), state_in(tmp_path):
+        pass
     assert (tmp_path / "job.json").read_text() == content
 
 

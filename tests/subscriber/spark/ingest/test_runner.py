@@ -13,16 +13,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
 
-from pullstream import TopicAdminClient
+from pullstream import SubscriberClient, TopicAdminClient
 from pullstream.spark import IngestJob, IngestReport, run_ingest
 from pullstream.spark.errors import IngestError
 from pullstream.spark.ingest.batch_handler import BatchHandler, Refused, Totals
-from pullstream.spark.ingest.decoding import JsonDecoding, Undecoded, dated
-from pullstream.spark.ingest.jdbc_target import JdbcTarget
-from pullstream.spark.ingest.targets import BATCH_COLUMN, FileTarget, Target
+from pullstream.spark.ingest.columns import arrow_schema
+from pullstream.spark.ingest.decoding import JsonDecoding, Undecoded
+from pullstream.spark.ingest.jdbc_target import JdbcTarget, StagedRows
+from pullstream.spark.ingest.targets import TableTarget, Target
+from pullstream.spark.tables.batch import BatchName
+from pullstream.spark.tables.data_files import LocalFolder
+from pullstream.spark.tables.file_table import FileTable
+from pullstream.spark.tables.partitions import PartitionExpression, partition_fields
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
 from tests.subscriber.command_line import pullstream
@@ -34,6 +39,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SCHEMA = "id BIGINT NOT NULL, country STRING"
+
+# A database makes its tables from the first rows.
+NO_COLUMNS = pa.schema([])
 
 Ingest = Callable[..., IngestReport]
 
@@ -83,7 +91,7 @@ def test_the_ingest_job_writes_every_message_to_the_target_or_the_bad_records_ta
     arguments = {
         "decode": "json",
         "schema": SCHEMA,
-        "partition_by": ("country", "publish_date"),
+        "partition_by": ("country", "day(pubsub_publish_time)"),
         "options": {"maxMessagesPerTrigger": "15"},
     }
     told: list[IngestReport] = []
@@ -101,8 +109,8 @@ def test_the_ingest_job_writes_every_message_to_the_target_or_the_bad_records_ta
     ]
     assert table.columns == [
         *("id", "pubsub_message_id", "pubsub_attributes", "pubsub_ordering_key"),
-        *("pubsub_publish_time", "pubsub_delivery_attempt", BATCH_COLUMN, *("country",)),
-        "publish_date",
+        *("pubsub_publish_time", "pubsub_delivery_attempt"),
+        *("pubsub_publish_time_day", "country"),
     ]
     bad = spark.read.parquet(str(first.bad_to))
     assert sorted((bytes(row.data), row.reason) for row in bad.collect()) == [
@@ -111,7 +119,7 @@ def test_the_ingest_job_writes_every_message_to_the_target_or_the_bad_records_ta
     ]
     # The message's columns have the same names as in the good table.
     assert {name for name in bad.columns if name.startswith("pubsub_")} == {
-        name for name in table.columns if name.startswith("pubsub_")
+        name for name in table.columns if name.startswith("pubsub_") and not name.endswith("_day")
     }
     assert {"message_id", "attributes"}.isdisjoint(bad.columns)
     publish_json(broker, {"id": 20, "country": "FR"})
@@ -136,24 +144,81 @@ def test_the_ingest_job_loses_no_row_of_the_table_when_its_state_folder_is_lost(
     assert spark.read.json(str(tmp_path / "rows")).count() == 7
 
 
-def test_the_next_ingest_run_overwrites_a_batch_that_failed_after_writing_its_rows(
+def test_the_ingest_job_does_not_write_a_batch_again_after_a_kill_and_a_lost_checkpoint(
     spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Ingest
 ) -> None:
-    """The next run overwrites a batch that failed after its rows were written.
+    """The table proves that it has the batch, although Spark does not know it any more.
 
-    It finds the batch by its name and classifies the same rows as bad.
+    The kill came after the commit of the table, and before the commit of Spark.
+    """
+    rows = kept_uncommitted(broker, ingest)
+    shutil.rmtree(tmp_path / "rows" / "_state" / "checkpoint")
+    publish(broker, 2)
+    assert ingest().totals.rows == 2
+    table = spark.read.parquet(str(tmp_path / "rows"))
+    assert table.count() == rows + 2
+    # The messages of the batch are redelivered when their leases end.
+    assert broker.backlog(SUBSCRIPTION) == rows
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        client.seek(subscription=SUBSCRIPTION, time=datetime(2020, 1, 1, tzinfo=timezone.utc))
+    assert ingest().duplicates >= rows
+    assert spark.read.parquet(str(tmp_path / "rows")).count() == rows + 2
+    assert broker.backlog(SUBSCRIPTION) == 0
+
+
+def kept_uncommitted(broker: Emulator, ingest: Ingest) -> int:
+    """Write a batch whose commit Spark does not learn of, and return its number of rows."""
+    publish(broker, 4)
+    commit = FileTable.commit
+
+    def commit_and_die(table: FileTable, *arguments: Any) -> bool:
+        commit(table, *arguments)
+        raise OSError("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileTable, "commit", commit_and_die)
+        with pytest.raises(IngestError, match="killed"):
+            ingest()
+    return 4
+
+
+def test_the_ingest_job_reports_a_batch_that_the_table_had_already(
+    spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Ingest
+) -> None:
+    """The killed run had committed the batch to the table. Its rows are not counted again."""
+    rows = kept_uncommitted(broker, ingest)
+    report = ingest()
+    assert (report.totals.batches, report.totals.known, report.totals.rows) == (1, 1, 0)
+    assert spark.read.parquet(str(tmp_path / "rows")).count() == rows
+    assert broker.backlog(SUBSCRIPTION) == 0
+
+
+def test_the_next_ingest_run_completes_a_batch_whose_bad_records_were_written_alone(
+    spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Ingest
+) -> None:
+    """The bad records come first, so a batch in the table is complete.
+
+    The next run must classify the same rows as bad.
     """
     publish_json(broker, {"id": 1}, b"bad")
-    (tmp_path / "file").write_text("")
     arguments = {"decode": "json", "schema": SCHEMA}
-    with pytest.raises(IngestError):
-        ingest(bad_to=str(tmp_path / "file" / "bad"), **arguments)
-    assert spark.read.parquet(str(tmp_path / "rows")).count() == 1
+    commit = FileTable.commit
+
+    def commit_bad(table: FileTable, *others: Any) -> bool:
+        if table.place.endswith("rows"):
+            raise OSError("killed")
+        return commit(table, *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileTable, "commit", commit_bad)
+        with pytest.raises(IngestError, match="killed"):
+            ingest(**arguments)
     with pytest.raises(IngestError, match=r"unfinished batch that was started with schema"):
         ingest(decode="json", schema="country STRING")
     assert broker.backlog(SUBSCRIPTION) == 2
     assert ingest(**arguments).totals.bad == 1
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 1
+    assert spark.read.parquet(str(tmp_path / "rows-deadletter")).count() == 1
 
 
 def test_stopping_the_ingest_job_lets_it_write_and_commit_the_current_batch(
@@ -187,7 +252,7 @@ def test_the_ingest_job_does_not_acknowledge_messages_that_it_cannot_write(
     """Unwritable messages are not acknowledged. The error gives the reason in one line."""
     publish(broker, 3)
     (tmp_path / "file").write_text("")
-    with pytest.raises(IngestError, match=r"the job failed: .*ot a directory.*file") as caught:
+    with pytest.raises(IngestError, match=r"cannot write to .*ot a directory.*file") as caught:
         ingest(to=str(tmp_path / "file" / "rows"), state=tmp_path / "state")
     assert "\n" not in str(caught.value)
     assert broker.backlog(SUBSCRIPTION) == 3
@@ -196,27 +261,22 @@ def test_the_ingest_job_does_not_acknowledge_messages_that_it_cannot_write(
 @pytest.mark.parametrize(
     ("arguments", "kind", "text"),
     [
-        ({"partition_by": ("nothing",)}, ValueError, "partition_by has 'nothing', which is not"),
+        ({"partition_by": ("nothing",)}, ValueError, "partition_by has 'nothing', but the table"),
         ({"decode": "json", "schema": "id BIGINTT"}, ValueError, "schema is 'id BIGINTT'; it must"),
         ({"decode": "json", "schema": "pubsub_id INT"}, ValueError, "'pubsub_id', whose name is"),
         ({"decode": "json", "schema": "a INT, A INT"}, ValueError, "the column 'a' more than once"),
         (
-            {"decode": "json", "schema": "Ingest_Batch INT"},
+            {"partition_by": ("day(data)",)},
             ValueError,
-            "the column 'Ingest_Batch', whose name is reserved: with the format 'parquet' the",
+            "the type of 'data' is binary; it must be TIMESTAMP, TIMESTAMP_NTZ or DATE",
         ),
         (
-            {
-                "decode": "json",
-                "schema": "publish_date DATE",
-                "partition_by": ("publish_date",),
-            },
+            {"decode": "json", "schema": "at_day DATE, at TIMESTAMP", "partition_by": ("day(at)",)},
             ValueError,
-            "the column 'publish_date', but in partition_by this name means the publish time",
+            "adds the column 'at_day', but the table has a column of this name",
         ),
         ({"options": {"lingerMs": "long"}}, ValueError, "option 'lingerMs' is 'long'; it must be"),
         ({"options": {"linger": "1"}}, ValueError, "option 'linger' is unknown .did you mean"),
-        ({"format": "delta"}, IngestError, "this Spark has no Delta Lake: pip install delta-spark"),
     ],
 )
 def test_an_ingest_job_that_cannot_succeed_fails_before_it_writes_anything(
@@ -229,7 +289,7 @@ def test_an_ingest_job_that_cannot_succeed_fails_before_it_writes_anything(
     """An impossible job is refused with an error that names the problem, and nothing is written."""
     with pytest.raises(kind, match=text):
         ingest(**arguments)
-    assert not list((tmp_path).glob(f"rows/{BATCH_COLUMN}*"))
+    assert not list((tmp_path).glob("rows/**/part-*"))
 
 
 def test_the_ingest_job_fails_for_a_missing_subscription_with_the_servers_error_text(
@@ -284,68 +344,77 @@ def test_the_ingest_job_writes_undecodable_messages_and_the_reason_to_the_bad_re
     assert told == {data: reason for data, reason in REASONS.items() if reason} | {None: "empty"}
 
 
-def test_the_ingest_job_names_date_and_hour_folders_by_utc_in_any_session_time_zone(
-    spark: SparkSession,
+SOURCE = "c40bbb8e3f4b4b7c9a8e4c1df0e9a1f3"
+ONE = BatchName(SOURCE, 1)
+
+
+def handler(target: Target, bad: Target | None, schema: str = SCHEMA) -> BatchHandler:
+    decoding = JsonDecoding.from_ddl(schema) if bad else Undecoded()
+    return BatchHandler(decoding, target, bad, name=lambda number: BatchName(SOURCE, number))
+
+
+def opened(
+    spark: SparkSession, folder: Path, rows: DataFrame, *partition_by: str, is_json: bool = False
+) -> TableTarget:
+    """Return the target for rows, in a folder."""
+    schema = arrow_schema(rows.schema, ())
+    fields = partition_fields([PartitionExpression.parse(one) for one in partition_by], schema)
+    table = FileTable(str(folder), fields, is_json=is_json)
+    target = TableTarget(table, fields if is_json else None)
+    target.open(spark, schema)
+    return target
+
+
+@pytest.mark.parametrize("format", ["parquet", "json"])
+def test_the_ingest_job_names_day_and_hour_folders_by_utc_in_any_session_time_zone(
+    spark: SparkSession, tmp_path: Path, format: str
 ) -> None:
-    """Date and hour folders use UTC in every session time zone.
+    """Day and hour folders use UTC in every session time zone.
 
     This also holds on a day on which that zone skips an hour.
     """
     times = [datetime(2026, 3, 29, hour, 59, 59, 999999, tzinfo=timezone.utc) for hour in (0, 2, 9)]
     rows = spark.createDataFrame([(time,) for time in times], "t TIMESTAMP")
     zone = spark.conf.get("spark.sql.session.timeZone")
-    found = {}
+    expected = {f"t_day=2026-03-29/t_hour=2026-03-29-{hour}" for hour in ("00", "02", "09")}
     try:
         for other in ("Europe/Berlin", "Asia/Kolkata", "America/Los_Angeles"):
             spark.conf.set("spark.sql.session.timeZone", other)
-            found[other] = dated(rows, "t", ("publish_date", "publish_hour")).drop("t").collect()
+            folder = tmp_path / other
+            target = opened(spark, folder, rows, "hour(t)", "day(t)", is_json=format == "json")
+            assert target.write(rows, BatchName(SOURCE, 1)).commit()
+            found = {
+                str(path.parent.relative_to(folder)) for path in folder.glob(f"*/*/*.{format}")
+            }
+            assert found == expected
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
-    hours = ["2026-03-29-00", "2026-03-29-02", "2026-03-29-09"]
-    assert all(list(days) == [("2026-03-29", hour) for hour in hours] for days in found.values())
 
 
-def handler(
-    target: Target, bad: Target | None, schema: str = SCHEMA, derived: tuple[str, ...] = ()
-) -> BatchHandler:
-    decoding = JsonDecoding.from_ddl(schema) if bad else Undecoded()
-    return BatchHandler(decoding, target, bad, derived=derived, name=lambda number: f"job-{number}")
-
-
-def test_the_ingest_job_partitions_by_publish_time_despite_a_field_of_the_same_name(
+def test_a_repeated_batch_of_the_ingest_job_replaces_the_files_of_its_killed_attempt(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Folder names use the publish time even if a field has the same name."""
-    target = FileTarget(str(tmp_path / "rows"), "parquet", ("publish_date",))
-    bad = FileTarget(str(tmp_path / "bad"), "parquet")
-    published = F.lit("2026-03-29T12:00:00Z").cast("timestamp")
-    rows = messages(spark, b'{"publish_time": "yesterday"}').withColumn("publish_time", published)
-    handler(target, bad, "publish_time STRING", ("publish_date",))(rows, 0)
-    found = spark.read.parquet(target.path).collect()
-    assert [(row.publish_time, str(row.publish_date)) for row in found] == [
-        ("yesterday", "2026-03-29")
-    ]
-
-
-def test_a_repeated_batch_of_the_ingest_job_replaces_the_files_of_its_earlier_attempt(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """A repeated batch replaces its own files, also those of a killed run.
+    """A repeated batch deletes the files of a killed run when its list of files exists.
 
     Other batches stay unchanged.
     """
-    target = FileTarget(str(tmp_path / "rows"), "parquet")
-    bad = FileTarget(str(tmp_path / "bad"), "parquet")
-    half_written = tmp_path / "rows" / f"{BATCH_COLUMN}=job-1"
     rows = messages(spark, b'{"id": 1}', b'{"id": 2}', b"bad")
+    decoding = JsonDecoding.from_ddl(SCHEMA)
+    read = decoding.read(rows)
+    target = opened(spark, tmp_path / "rows", decoding.good(read))
+    bad = opened(spark, tmp_path / "bad", decoding.bad(read))
     handler(target, bad)(rows, 0)
-    half_written.mkdir()
-    (half_written / "part-0000.parquet").write_bytes(b"cut")
+    # Files that a killed run has written, and not listed.
+    killed = tmp_path / "rows" / f"part-{BatchName(SOURCE, 1)}-0123-00000-0-0.parquet"
+    shutil.copy(next((tmp_path / "rows").glob("part-*")), killed)
+    target = opened(spark, tmp_path / "rows", decoding.good(read))
     for _ in range(2):
         handler(target, bad)(rows, 1)
-    assert [target.may_have(spark, name) for name in ("job-1", "job-2")] == [True, False]
-    assert spark.read.parquet(target.path).count() == 4
-    assert spark.read.parquet(bad.path).count() == 2
+    assert not killed.exists()
+    assert target.newest(spark, SOURCE) == 1
+    assert target.newest(spark, "other") == -1
+    assert spark.read.parquet(target.place).count() == 4
+    assert spark.read.parquet(bad.place).count() == 2
 
 
 @pytest.fixture(scope="module")
@@ -367,27 +436,45 @@ def test_the_ingest_job_writes_a_repeated_batch_to_a_database_only_once(
     url = f"jdbc:derby:{derby / 'database'};create=true"
     target, bad = JdbcTarget(url, "orders"), JdbcTarget(url, "orders_bad")
     for one in (target, bad):
-        one.check(spark)
-        one.check(spark)
+        one.open(spark, NO_COLUMNS)
+        one.open(spark, NO_COLUMNS)
     rows = messages(spark, b'{"id": 1}', b'{"id": 2}', b"bad")
-    # Left by a run that was killed while it filled the staging table.
-    spark.range(3).write.jdbc(url, "orders_job_0")
     first = handler(target, bad)
-    assert not target.may_have(spark, "job-0")
-    first(rows, 0)
-    assert target.may_have(spark, "job-0")
+    assert target.newest(spark, SOURCE) == -1
+    # A run that is killed after it has filled the staging table.
+    target.write(JsonDecoding.from_ddl(SCHEMA).good(JsonDecoding.from_ddl(SCHEMA).read(rows)), ONE)
+    first(rows, 1)
+    assert target.newest(spark, SOURCE) == 1
     assert first.totals == Totals(1, 3, 21, 1)
-    # Left by a run that was killed after the batch was in the table.
-    spark.range(3).write.jdbc(url, "orders_job_0")
-    spark.read.jdbc(url, "orders_bad").limit(0).write.jdbc(url, "orders_bad", mode="overwrite")
-    bad_again = JdbcTarget(url, "orders_bad_again")
-    bad_again.check(spark)
-    handler(target, bad_again)(rows, 0)
-    handler(target, bad)(rows, 1)
+    # A run that was killed after the batch was in the table.
+    again = handler(target, bad)
+    again(rows, 1)
+    assert again.totals == Totals(1, 0, 0, 0, known=1)
+    handler(target, bad)(rows, 2)
     assert sorted(row.id for row in spark.read.jdbc(url, "orders").collect()) == [1, 1, 2, 2]
-    assert spark.read.jdbc(url, "orders_bad_again").count() == 1
-    with pytest.raises(Exception, match="ORDERS_JOB_0"):
-        spark.read.jdbc(url, "orders_job_0")
+    assert spark.read.jdbc(url, "orders_bad").count() == 2
+    tables = spark.read.jdbc(url, "(SELECT tablename FROM sys.systables WHERE tabletype = 'T') t")
+    assert {row[0].lower() for row in tables.collect()} == {
+        *("orders", "orders_batches", "orders_bad", "orders_bad_batches")
+    }
+    # The table of batches has one row for each source.
+    assert spark.read.jdbc(url, "orders_batches").count() == 1
+
+
+def test_of_two_drivers_with_the_same_batch_one_writes_it_to_the_database(
+    spark: SparkSession, derby: Path
+) -> None:
+    """Both have staged their rows when the first one commits."""
+    url = f"jdbc:derby:{derby / 'drivers'};create=true"
+    first, second = JdbcTarget(url, "orders"), JdbcTarget(url, "orders")
+    first.open(spark, NO_COLUMNS)
+    rows = messages(spark, b"a", b"b").select("data")
+    staged = first.write(rows, ONE)
+    other = StagedRows(second, rows, ONE, "orders_other")
+    second.stage(rows, "orders_other")
+    assert staged.rows == other.rows == 2
+    assert [staged.commit(), other.commit()] == [True, False]
+    assert spark.read.jdbc(url, "orders").count() == 2
 
 
 def test_a_row_written_twice_by_a_spark_task_is_stored_in_the_database_once(
@@ -400,15 +487,17 @@ def test_a_row_written_twice_by_a_spark_task_is_stored_in_the_database_once(
     """
     url = f"jdbc:derby:{derby / 'twice'};create=true"
     target = JdbcTarget(url, "orders")
-    target.check(spark)
+    target.open(spark, NO_COLUMNS)
     rows = messages(spark, b"a", b"b", b"b").select("data").repartition(2)
-    target.stage(rows, "job-0")
-    staged = spark.read.jdbc(url, "orders_job_0")
+    written = target.write(rows, ONE)
+    assert isinstance(written, StagedRows)
+    staged = spark.read.jdbc(url, written.table)
     # Collected first, because the rows are written to the same table, with the number of a second
     # copy.
     again = [(*row[:-1], row[-1] + 1) for row in staged.collect()[:2]]
-    spark.createDataFrame(again, staged.schema).write.jdbc(url, "orders_job_0", mode="append")
-    target.take_in(spark, rows.columns, "job-0")
+    spark.createDataFrame(again, staged.schema).write.jdbc(url, written.table, mode="append")
+    assert written.rows == 3
+    assert written.commit()
     table = spark.read.jdbc(url, "orders")
     assert table.columns == ["data"]
     assert sorted(bytes(row.data) for row in table.collect()) == [b"a", b"b", b"b"]
@@ -420,17 +509,18 @@ def test_the_ingest_error_for_an_unreachable_database_names_credentials_and_driv
     """A missing database is an error that names the source of credentials and driver."""
     for url in (f"jdbc:derby:{derby / 'nowhere'}", "jdbc:nobody:knows"):
         with pytest.raises(IngestError, match=r"cannot connect to t in jdbc:.*PULLSTREAM_JDBC"):
-            JdbcTarget(url, "t").check(spark)
+            JdbcTarget(url, "t").open(spark, NO_COLUMNS)
 
 
 def test_the_batch_writer_of_the_ingest_job_refuses_batches_after_it_was_closed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A closed handler refuses the batch, so that Spark does not consider it written."""
-    closing = handler(FileTarget(str(tmp_path / "rows"), "json"), None)
+    rows = messages(spark, b"x")
+    closing = handler(opened(spark, tmp_path / "rows", rows), None)
     assert closing.close()
     with pytest.raises(Refused):
-        closing(messages(spark, b"x"), 0)
+        closing(rows, 0)
     assert closing.totals == Totals()
 
 
@@ -472,7 +562,7 @@ def test_ctrl_c_ends_the_ingest_command_after_its_current_batch(
 
     def interrupt() -> None:
         look = threading.Event()
-        while not list(table.glob(f"{BATCH_COLUMN}=*/_SUCCESS")):
+        while not list(table.glob("_batches/*.json")):
             look.wait(0.05)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -489,3 +579,15 @@ def test_ctrl_c_ends_the_ingest_command_after_its_current_batch(
     said = [line for line in result.lines if not line.startswith("batches=")]
     assert said[0].startswith("5 messages in 1 batches, 5 bytes of data, in ")
     assert said[-1] == "stopped between two batches; the next run continues from there"
+
+
+def test_files_that_only_an_executor_sees_are_an_error_and_not_rows_of_the_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster, a folder may be on the disk of each executor."""
+    rows = messages(spark, b"a")
+    target = opened(spark, tmp_path / "rows", rows)
+    monkeypatch.setattr(LocalFolder, "size", lambda *_: None)
+    with pytest.raises(IngestError, match="but the driver does not see it there"):
+        target.write(rows, ONE)
+    assert target.newest(spark, SOURCE) == -1

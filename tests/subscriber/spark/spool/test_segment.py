@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from struct import pack
 
 import pyarrow as pa
 import pytest
@@ -64,6 +65,18 @@ def test_the_parts_of_a_spool_segment_contain_each_row_once_and_in_order(tmp_pat
     assert list(segment.read(BATCH_ROWS)) == whole[1:]
     assert ids(list(segment.read(4, 7))) == ["4", "5", "6"]
     assert list(segment.read(segment.rows)) == []
+
+
+def test_chosen_rows_of_a_spool_segment_can_be_read(tmp_path: Path) -> None:
+    """The rows come in the order of the numbers, and Arrow batches without one are left out."""
+    segment = written(tmp_path, 3 * BATCH_ROWS)
+    numbers = [pack("2i", 7, 3), b"", pack("i", 5)]
+    found = list(segment.read_chosen(numbers))
+    assert [ids([one]) for one in found] == [["7", "3"], [str(2 * BATCH_ROWS + 5)]]
+    assert {tuple(one.schema.names) for one in found} == {tuple(SCHEMA.names)}
+    segment.path.unlink()
+    with pytest.raises(FileNotFoundError, match="set transport to inline"):
+        list(segment.read_chosen(numbers))
 
 
 def test_the_rows_of_a_spool_segment_can_be_sent_to_an_executor_as_bytes(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from freezegun import freeze_time
 from pullstream.spark.errors import IngestError
 from pullstream.spark.tables import delta_maintenance, file_maintenance, iceberg_maintenance
 from pullstream.spark.tables.batch import BatchName
+from pullstream.spark.tables.cleaning import Cleaned
 from pullstream.spark.tables.data_files import LocalFolder
 from pullstream.spark.tables.iceberg import IcebergTable
-from pullstream.spark.tables.maintenance import Cleaned, TableLocation
+from pullstream.spark.tables.maintenance import TableLocation
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from tests.subscriber.spark.tables.written import (
     FORMATS,

@@ -22,6 +22,7 @@ from pullstream.spark.tables.iceberg import IcebergTable
 from pullstream.spark.tables.maintenance import TableLocation
 from pullstream_protocol.file_lock import FileLock
 from tests.subscriber.spark.tables.written import (
+    COLUMNS,
     FORMATS,
     LAKES,
     OTHER,
@@ -249,6 +250,7 @@ def test_an_iceberg_compaction_fills_columns_that_old_files_do_not_have(tmp_path
         [pa.array([2, 3]), ["a", "b"], pa.array([None, None], pa.timestamp("us", "UTC"))],
         names=["id", "text", "at"],
     )
+    written.open(COLUMNS.append(pa.field("country", pa.string())))
     for number in (2, 3):
         batch = BatchName(SOURCE, number)
         writer = written.files_to_write(f"{batch}-{number:08}")

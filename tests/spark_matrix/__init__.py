@@ -1,0 +1,1 @@
+"""`make spark-matrix`: our tables, read by Spark with the formats' own jars."""
