@@ -29,6 +29,7 @@ SECTIONS = {
     "Resources": ("topics", "subscriptions", "snapshots", "schemas", "seek", "purge"),
     "Feeds and channels": ("feeds", "routers", "watch", "follow", "listen"),
     "Programs": ("worker", "ingest"),
+    "Tables": ("compact", "clean"),
     "Broker": ("emulator", "top", "faults", "clock"),
 }
 

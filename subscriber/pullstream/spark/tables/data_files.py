@@ -9,8 +9,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -300,11 +302,35 @@ def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 # ---- stores --------------------------------------------------------------------------------------
 
 
+class StoredFile(NamedTuple):
+    """A file of a store.
+
+    Attributes:
+        path: Path relative to the store's folder.
+        size: Size in bytes.
+        modified: When it was written, by the clock of the store, in seconds since 1970.
+    """
+
+    path: str
+    size: int
+    modified: float
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
 class LocalFolder:
     """A folder on this machine. Each change is durable when the method returns."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+
+    @property
+    def folder(self) -> Path:
+        """The folder."""
+        return self._folder
 
     def put(self, path: str, data: bytes) -> None:
         """Create a file. Readers never see part of it."""
@@ -356,6 +382,30 @@ class LocalFolder:
             inside = os.path.relpath(folder, self._folder)
             for name in names:
                 yield name if inside == "." else f"{inside}/{name}"
+
+    def files(self, prefix: str = "") -> Iterator[StoredFile]:
+        """Return the files below a folder, without an order."""
+        for path in self.list(prefix):
+            # A file may be deleted meanwhile.
+            with suppress(FileNotFoundError):
+                status = (self._folder / path).stat()
+                yield StoredFile(path, status.st_size, status.st_mtime)
+
+    def modified(self, path: str) -> float:
+        """Return when a file was written, by the clock of the store."""
+        return (self._folder / path).stat().st_mtime
+
+    def upload(self, path: str, source: Path) -> None:
+        """Create a file from a file on this machine, without reading all of it into memory."""
+        target = self._folder / path
+        self._make(target.parent)
+        temporary = target.with_name(f".{target.name}.tmp")
+        with source.open("rb") as content, temporary.open("wb") as file:
+            shutil.copyfileobj(content, file, 1 << 20)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        _sync(target.parent)
 
     def delete(self, path: str) -> None:
         """Delete a file, if it exists."""
@@ -418,9 +468,24 @@ class Bucket:
             for one in some:
                 yield one["path"]
 
+    def files(self, prefix: str = "") -> Iterator[StoredFile]:
+        """Return the files below a folder, without an order."""
+        for some in self._store.list(prefix or None):
+            for one in some:
+                yield StoredFile(one["path"], one["size"], one["last_modified"].timestamp())
+
+    def modified(self, path: str) -> float:
+        """Return when a file was written, by the clock of the store."""
+        return self._store.head(path)["last_modified"].timestamp()
+
+    def upload(self, path: str, source: Path) -> None:
+        """Create a file from a file on this machine, without reading all of it into memory."""
+        self._store.put(path, source)
+
     def delete(self, path: str) -> None:
         """Delete a file, if it exists."""
-        self._store.delete(path)
+        with suppress(FileNotFoundError):
+            self._store.delete(path)
 
 
 def store_of(folder: str, options: Mapping[str, str] | None = None) -> LocalFolder | Bucket:

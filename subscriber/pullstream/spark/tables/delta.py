@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
 
 from pullstream.spark.errors import IngestError
 from pullstream_protocol.clock import SYSTEM_CLOCK
@@ -19,6 +19,7 @@ from pullstream_protocol.clock import SYSTEM_CLOCK
 from .batch import BatchName
 from .columns import ColumnCheck
 from .data_files import FilesToWrite, PartitionField, WrittenFile, text_of
+from .delta_log import DeltaLog
 from .partitions import with_values
 from .table import until_committed
 
@@ -31,6 +32,10 @@ _WRITER_FEATURES = frozenset(
     {"appendOnly", "invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 )
 _LARGEST_WRITER_VERSION = 2
+
+# After this time the table is loaded again, in seconds. `pullstream clean` deletes parts of the log
+# after a day at the earliest.
+_STATE_AGE = 3600.0
 
 # Columns with statistics, and the longest text in them, as Delta's own writers have it.
 _STATISTICS_COLUMNS = 32
@@ -61,7 +66,11 @@ class DeltaLakeTable:
         self._partition_by = tuple(partition_by)
         self._options = dict(options or {}) or None
         self._schema = pa.schema([])
+        # The state when the table was loaded, what is known of later versions, and the time.
         self._table: DeltaTable | None = None
+        self._log: DeltaLog | None = None
+        self._transactions: dict[str, int] = {}
+        self._loaded = 0.0
 
     @property
     def place(self) -> str:
@@ -84,12 +93,13 @@ class DeltaLakeTable:
                 raise IngestError(f"cannot create a Delta table in {self.place}: {error}") from None
         except (DeltaError, OSError) as error:
             raise IngestError(f"cannot open the Delta table {self.place}: {error}") from None
-        self._check(self._table, columns)
+        self._use(self._table)
         until_committed(lambda: self._try_to_add(schema), self.place)
 
     def newest(self, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
-        return self._number(self._updated(), source)
+        self._follow()
+        return self._number(source)
 
     def files_to_write(self, name: str) -> FilesToWrite:
         """Return how executors write the files of a batch; see Table."""
@@ -108,55 +118,84 @@ class DeltaLakeTable:
         actions = [self._action(file, now) for file in files]
         return until_committed(lambda: self._try(actions, batch), self.place)
 
-    def _try(self, actions: list[Any], batch: BatchName) -> bool | None:
+    def _try(self, actions: list[dict[str, Any]], batch: BatchName) -> bool | None:
         # One state for the look and the commit, which fails if there is a newer one.
-        table = self._updated()
-        if self._number(table, batch.source) >= batch.number:
+        self._follow()
+        if self._number(batch.source) >= batch.number:
             return False
-        try:
-            # Without retries: they would not look for the batch again.
-            table.create_write_transaction(
-                actions,
-                "append",
-                table.schema(),
-                partition_by=table.metadata().partition_columns,
-                commit_properties=CommitProperties(
-                    max_commit_retries=0,
-                    app_transactions=[Transaction(_application(batch.source), batch.number)],
-                ),
-            )
-        except CommitFailedError:
+        assert self._log is not None, "call open first"
+        assert self._table is not None, "call open first"
+        application = _application(batch.source)
+        transaction = {
+            "appId": application,
+            "version": batch.number,
+            "lastUpdated": round(SYSTEM_CLOCK.now() * 1000),
+        }
+        if not self._log.append([{"txn": transaction}, *actions]):
             return None
+        self._transactions[application] = batch.number
+        self._log.add_checkpoint(self._table.metadata().configuration)
         return True
 
-    def _number(self, table: DeltaTable, source: str) -> int:
-        number = table.transaction_version(_application(source))
-        return -1 if number is None else number
+    def _number(self, source: str) -> int:
+        application = _application(source)
+        if application not in self._transactions:
+            assert self._table is not None, "call open first"
+            # None of the later versions has it.
+            number = self._table.transaction_version(application)
+            self._transactions[application] = -1 if number is None else number
+        return self._transactions[application]
 
-    def _updated(self) -> DeltaTable:
-        assert self._table is not None, "call open first"
-        self._table.update_incremental()
-        return self._table
+    def _use(self, table: DeltaTable) -> None:
+        """Continue with the loaded state of the table.
 
-    def _action(self, file: WrittenFile, now: int) -> AddAction:
+        Raises:
+            IngestError: The table needs more of a writer.
+        """
+        self._check(table, [field.name for field in self._partition_by])
+        self._table = table
+        self._log = DeltaLog(self._folder, self._options, table.version())
+        self._transactions = {}
+        self._loaded = SYSTEM_CLOCK.now()
+
+    def _follow(self) -> None:
+        """Read what other writers have committed."""
+        assert self._log is not None, "call open first"
+        # The machine may have slept for so long that later parts of the log are deleted already.
+        is_old = SYSTEM_CLOCK.now() - self._loaded > _STATE_AGE
+        for action in () if is_old else self._log.newer():
+            if transaction := action.get("txn"):
+                self._transactions[transaction["appId"]] = transaction["version"]
+            is_old = is_old or "metaData" in action or "protocol" in action
+        if is_old:
+            self._load()
+
+    def _load(self) -> DeltaTable:
+        table = DeltaTable(self._folder, storage_options=self._options)
+        self._use(table)
+        return table
+
+    def _action(self, file: WrittenFile, now: int) -> dict[str, Any]:
         values = {
             field.name: text_of(field, value)
             for field, value in zip(self._partition_by, file.partition, strict=True)
         }
         statistics = statistics_of(file.metadata) if file.footer else {}
-        return AddAction(
-            # deltalake quotes it, as the log has paths as URLs.
-            path=file.path,
-            size=file.size,
-            partition_values=values,
-            modification_time=now,
-            data_change=True,
-            stats=json.dumps({"numRecords": file.rows, **statistics}),
-        )
+        return {
+            "add": {
+                # The log has paths as URLs.
+                "path": quote(file.path, safe="/="),
+                "partitionValues": values,
+                "size": file.size,
+                "modificationTime": now,
+                "dataChange": True,
+                "stats": json.dumps({"numRecords": file.rows, **statistics}),
+            }
+        }
 
     def _try_to_add(self, schema: pa.Schema) -> bool | None:
         """Add missing columns; return None if another writer was faster."""
-        table = self._updated()
+        table = self._load()
         if not self._columns.must_change(pa.schema(table.schema().to_arrow()), schema):
             return False
         try:
@@ -170,6 +209,7 @@ class DeltaLakeTable:
             )
         except CommitFailedError:
             return None
+        self._load()
         return True
 
     def _check(self, table: DeltaTable, columns: list[str]) -> None:

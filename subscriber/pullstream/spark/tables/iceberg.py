@@ -25,6 +25,11 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table as PyIcebergTable
+from pyiceberg.table import Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import TableUpdate, update_table_metadata
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -46,9 +51,14 @@ _MARKER = "pullstream.batch."
 
 # The job's own snapshots: after _EXPIRE_AT of them, all but the newest _KEEP are expired. Each
 # commit writes the list of all snapshots, so without a bound commits become slower and slower.
-_EXPIRE_AT = 100
+_EXPIRE_AT = 60
 _KEEP = 50
 _MADE_BY = "pullstream-batch"
+
+# Snapshots of compactions stay longer, because they name the files that they have replaced, which
+# `pullstream clean` then keeps. In milliseconds.
+COMPACTED_BY = "pullstream-compaction"
+_KEEP_COMPACTIONS = 7 * 24 * 3_600_000
 
 _PROPERTIES = {
     "format-version": "2",
@@ -119,6 +129,26 @@ class IcebergTable:
         self._names = frozenset(schema.names)
         until_committed(lambda: self._try_to_add(_as_iceberg(schema)), self.place)
 
+    def existing(self) -> PyIcebergTable:
+        """Return the table as it is in its catalog.
+
+        Raises:
+            IngestError: There is no such table, or the catalog cannot be used.
+        """
+        folder = local_path(self._folder)
+        if self._properties is None and not (folder and _default_catalog(folder).exists()):
+            raise IngestError(
+                f"there is no Iceberg catalog beside {self._folder}; name the table's catalog, "
+                "such as type=rest and uri=https://..."
+            )
+        try:
+            return self._load().load_table((self._namespace, self._name))
+        except Exception as error:
+            # Each catalog has errors of its own, such as those of HTTP or of a database.
+            raise IngestError(
+                f"cannot open the Iceberg table {self.place}: {error or repr(error)}"
+            ) from error
+
     def newest(self, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
         return self._number(self._refreshed(), source)
@@ -141,23 +171,21 @@ class IcebergTable:
 
     def commit(self, files: Sequence[WrittenFile], batch: BatchName) -> bool:
         """Add the files and the batch's name; see Table."""
-        data_files = [self._data_file(file) for file in files]
-        committed = until_committed(lambda: self._try(data_files, batch), self.place)
-        self._expire()
+        assert self._table is not None, "call open first"
+        table = self._table
+        data_files = [data_file(table, file) for file in files]
+        committed = until_committed(lambda: self._try(table, data_files, batch), self.place)
+        self._expire(table)
         return committed
 
-    def _try(self, files: Sequence[DataFile], batch: BatchName) -> bool | None:
-        table = self._refreshed()
+    def _try(
+        self, table: PyIcebergTable, files: Sequence[DataFile], batch: BatchName
+    ) -> bool | None:
+        # Not loaded again for the first attempt: if the state is old, the commit fails.
         if self._number(table, batch.source) >= batch.number:
             return False
-        # pyiceberg's retries would not look for the batch again. They read this property, which is
-        # changed only here in memory.
-        metadata = table.metadata
-        table.metadata = metadata.model_copy(
-            update={"properties": {**metadata.properties, _RETRIES: "0"}}
-        )
         try:
-            with table.transaction() as transaction:
+            with once(table) as transaction:
                 transaction.set_properties({f"{_MARKER}{batch.source}": str(batch.number)})
                 # Also without files: the new snapshot makes the commit fail if another one came
                 # after this state was loaded.
@@ -166,6 +194,7 @@ class IcebergTable:
                     for file in files:
                         append.append_data_file(file)
         except CommitFailedException:
+            table.refresh()
             return None
         return True
 
@@ -176,24 +205,25 @@ class IcebergTable:
     def _number(self, table: PyIcebergTable, source: str) -> int:
         return int(table.properties.get(f"{_MARKER}{source}", "-1"))
 
-    def _expire(self) -> None:
+    def _expire(self, table: PyIcebergTable) -> None:
         """Expire old snapshots of this job, so that commits do not become slower."""
-        table = self._refreshed()
-        metadata = table.metadata
-        kept = {reference.snapshot_id for reference in metadata.refs.values()}
-        own = [
-            snapshot.snapshot_id
-            for snapshot in metadata.snapshots
-            if snapshot.summary is not None and _MADE_BY in snapshot.summary.additional_properties
-        ]
+        own = _made_by(table.metadata, _MADE_BY)
         if len(own) < _EXPIRE_AT:
             return
-        old = [one for one in own[:-_KEEP] if one not in kept]
+        newest = own[-1].timestamp_ms
+        old = own[:-_KEEP] + [
+            one
+            for one in _made_by(table.metadata, COMPACTED_BY)
+            if one.timestamp_ms < newest - _KEEP_COMPACTIONS
+        ]
+        kept = {reference.snapshot_id for reference in table.metadata.refs.values()}
+        ids = [one.snapshot_id for one in old if one.snapshot_id not in kept]
         try:
-            table.maintenance.expire_snapshots().by_ids(old).commit()
-        except CommitFailedException:
-            # Another writer was faster. The next batch tries again.
-            return
+            with once(table) as transaction:
+                ExpireSnapshots(transaction).by_ids(ids).commit()
+        except (CommitFailedException, ValueError):
+            # Another writer was faster, or has expired them. The next batch tries again.
+            table.refresh()
 
     # ---- the table and its catalog -------------------------------------------------------------
 
@@ -212,7 +242,7 @@ class IcebergTable:
         return load_catalog(
             "default",
             type="sql",
-            uri=f"sqlite:///{folder.parent / 'catalog.db'}",
+            uri=f"sqlite:///{_default_catalog(folder)}",
             warehouse=folder.parent.as_uri(),
         )
 
@@ -268,30 +298,75 @@ class IcebergTable:
                 f"{_listed(wants)}; partition the job in the same way"
             )
 
-    def _data_file(self, file: WrittenFile) -> DataFile:
-        table = self._table
-        assert table is not None
-        metadata = table.metadata
-        schema = metadata.schema()
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=file.metadata,
-            stats_columns=compute_statistics_plan(schema, metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
-        return DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=f"{table.location()}/{file.path}",
-            file_format=FileFormat.PARQUET,
-            # The values by which the writer divided the rows. Those of the statistics would be
-            # wrong for a file with nulls.
-            partition=Record(*file.partition),
-            file_size_in_bytes=file.size,
-            sort_order_id=None,
-            spec_id=metadata.default_spec_id,
-            equality_ids=None,
-            key_metadata=None,
-            **statistics.to_serialized_dict(),
-        )
+
+class _OnceTransaction(Transaction):
+    """A transaction that is tried once, and that computes the new state once after each change.
+
+    pyiceberg's own one copies all metadata each time that something is asked of it: 15 times in a
+    commit, which takes longer for each snapshot of the table.
+    """
+
+    _state: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The table's metadata with the changes so far."""
+        base = self._table.metadata
+        known = self._state
+        if known is None or known[0] is not base or known[1] is not self._updates:
+            self._state = known = base, self._updates, update_table_metadata(base, self._updates)
+        return known[2]
+
+
+def once(table: PyIcebergTable) -> Transaction:
+    """Return a transaction on the loaded state of a table, which fails if there is a newer one.
+
+    pyiceberg's retries would not check again what the caller has checked in the loaded state.
+    """
+    # The retries read this property, which is changed only here in memory.
+    metadata = table.metadata
+    table.metadata = metadata.model_copy(
+        update={"properties": {**metadata.properties, _RETRIES: "0"}}
+    )
+    return _OnceTransaction(table)
+
+
+def data_file(table: PyIcebergTable, file: WrittenFile) -> DataFile:
+    """Return the entry of a file for the manifests of a table."""
+    metadata = table.metadata
+    schema = metadata.schema()
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=file.metadata,
+        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"{table.location()}/{file.path}",
+        file_format=FileFormat.PARQUET,
+        # The values by which the writer divided the rows. Those of the statistics would be wrong
+        # for a file with nulls.
+        partition=Record(*file.partition),
+        file_size_in_bytes=file.size,
+        sort_order_id=None,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def _made_by(metadata: TableMetadata, writer: str) -> list[Snapshot]:
+    """Return the snapshots with a property in their summary, from the oldest to the newest."""
+    return [
+        one
+        for one in metadata.snapshots
+        if one.summary is not None and writer in one.summary.additional_properties
+    ]
+
+
+def _default_catalog(folder: Path) -> Path:
+    return folder.parent / "catalog.db"
 
 
 def _transform(field: PartitionField) -> Transform[Any, Any]:
