@@ -135,11 +135,9 @@ def _run(
 
     try:
         job = _job(session, **options)
-        # Spark's log is off, because errors are reported by this command, in one line.
-        config = {"spark.log.level": "FATAL", **dict(settings)}
         signals = _Signals(session)
         with (
-            session_for(master, app_name="pullstream ingest", config=config) as spark,
+            session_for(master, app_name="pullstream ingest", config=dict(settings)) as spark,
             # After Spark has set its handlers, which would cancel the current batch.
             handled_by(signals.handle),
             ingest_view(as_json=session.json) as view,
