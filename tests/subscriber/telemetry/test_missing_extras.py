@@ -29,7 +29,11 @@ def test_importing_pullstream_imports_neither_prometheus_client_nor_opentelemetr
 
 @pytest.mark.parametrize(
     ("package", "module"),
-    [("prometheus_client", "prometheus"), ("opentelemetry", "opentelemetry")],
+    [
+        ("prometheus_client", "prometheus"),
+        ("prometheus_client", "job_metrics"),
+        ("opentelemetry", "opentelemetry"),
+    ],
 )
 def test_the_error_for_a_missing_telemetry_package_contains_the_install_command(
     package: str, module: str

@@ -28,5 +28,5 @@ class Traces:
 
 
 if __name__ == "__main__":
-    daemon.traceback = Traces
+    vars(daemon)["traceback"] = Traces
     daemon.manager()
