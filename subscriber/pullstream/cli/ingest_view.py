@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pullstream.spark.ingest.report import IngestReport
 
-# Seconds between two updates of a terminal, and the default for a file or a pipe. On a busy machine,
-# too, no 2 s pass without a sign of life.
+# Seconds between two updates of a terminal, and the default for a file or a pipe: no 2 s pass
+# without a sign of life, also on a busy machine.
 _REDRAW = 0.25
 PACE = 1.5
 
