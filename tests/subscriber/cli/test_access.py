@@ -88,9 +88,9 @@ ARGUMENTS = {
 DEFINITION = json.dumps(
     {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
 )
-# `worker` is tested below, `ingest` in
+# `worker` is tested below, and `ingest`, whose `status` asks no server, in
 # tests/subscriber/spark/datasource/test_broker_access.py.
-OTHERS = {"worker", "ingest"}
+OTHERS = {"worker", "ingest", "ingest status"}
 
 
 def commands(group: click.Group, *path: str) -> Iterator[str]:
@@ -100,6 +100,8 @@ def commands(group: click.Group, *path: str) -> Iterator[str]:
         command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from commands(command, *path, name)
+            if command.invoke_without_command:
+                yield " ".join((*path, name))
         else:
             yield " ".join((*path, name))
 
