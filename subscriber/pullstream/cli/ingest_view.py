@@ -87,7 +87,7 @@ class IngestView:
         self._waiting = waiting
         self._clock = clock
         self._lock = threading.Lock()
-        self._newest = first
+        self._first = self._newest = first
         self._meter = RateMeter()
         self._due = clock.monotonic()
         self._end = threading.Event()
@@ -122,7 +122,8 @@ class IngestView:
             yield
         except BaseException:
             self._stop(thread)
-            self._shown.show(self.moment)
+            if self._newest is not self._first:
+                self._shown.show(self.moment)
             raise
         else:
             self._stop(thread)

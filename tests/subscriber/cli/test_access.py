@@ -88,9 +88,9 @@ ARGUMENTS = {
 DEFINITION = json.dumps(
     {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
 )
-# `worker` is tested below, and `ingest`, whose `status` asks no server, in
+# `emulator` is the broker, and `ingest status` asks no server. `worker` is tested below, `ingest` in
 # tests/subscriber/spark/datasource/test_broker_access.py.
-OTHERS = {"worker", "ingest", "ingest status"}
+OTHERS = {"worker", "ingest", "ingest status", "emulator"}
 
 
 def commands(group: click.Group, *path: str) -> Iterator[str]:

@@ -269,21 +269,18 @@ def test_commands_print_control_characters_of_server_texts_as_escapes() -> None:
 
 
 def test_the_json_of_a_failed_command_ends_with_an_object_that_has_the_error(
-    broker: Emulator, tmp_path: Path
+    broker: Emulator,
 ) -> None:
     """Results that came before stay, and stderr has the error for people."""
-    pullstream("topics", "create", "projects/p/topics/orders")
-    lines = tmp_path / "lines"
-    lines.write_text('{"data": "good"}\nnot json\n')
-    result = pullstream(
-        *("publish", "projects/p/topics/orders", "--from", str(lines), "--json"),
-    )
+    topic = "projects/p/topics/orders"
+    pullstream("topics", "create", topic)
+    result = pullstream("topics", "delete", topic, "projects/p/topics/nope", "--json")
     assert result.code == 1
     first, last = result.objects
-    assert set(first) == {"messageId"}
+    assert first == {"name": topic, "deleted": True}
     assert last.pop("time").endswith("Z")
     assert last == {"type": "error", "error": last["error"], "exitCode": 1}
-    assert last["error"].startswith("line 2: it is not JSON")
+    assert last["error"].startswith("NOT_FOUND: ")
     assert last["error"] in result.stderr
 
 

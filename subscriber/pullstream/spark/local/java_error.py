@@ -14,8 +14,8 @@ _RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(: .*)?")
 _HANDLING = "During handling of the above exception"
 _QUERY = "=== Streaming Query ==="
 _CAUSED_BY = "Caused by: "
-# Lines of a Java trace: a frame, and the number of left out frames.
-_FRAME = re.compile(r"\s*(?:at [\w.$/<>]+\(.*\)|\.\.\. \d+ (?:more|common frames omitted))")
+# Lines after a message: a frame of a Java trace, the number of left out frames, Spark's SQLSTATE.
+_AFTER = re.compile(r"\tat .*|\s*\.\.\. \d+ (?:more|common frames omitted)|\s*SQLSTATE: \w{5}")
 
 
 def reason_of(error: BaseException) -> str:
@@ -59,14 +59,14 @@ def _root_message(error: Py4JJavaError) -> str:
 
 
 def _message(lines: Iterable[str]) -> str:
-    """Return the first lines that are neither blank nor a frame."""
+    """Return the first lines of a text, up to a blank line or a frame."""
     return "\n".join(_until_the_end(lines))
 
 
 def _until_the_end(lines: Iterable[str]) -> Iterator[str]:
     has_begun = False
     for line in lines:
-        if line.strip() and not _FRAME.fullmatch(line):
+        if line.strip() and not _AFTER.fullmatch(line):
             yield line.rstrip() if has_begun else line.strip()
             has_begun = True
         elif has_begun:

@@ -88,6 +88,23 @@ pullstream_protocol.errors.NotFound: 404 Resource not found
             "[PARSE] one line\nand its remedy",
         ),
         ("", "RuntimeError('')"),
+        (
+            "a.B: x\n\tat c\nCaused by: d.E: y\n\tat f\nCaused by: g.H: root\n\t... 3 more",
+            "g.H: root",
+        ),
+        (
+            "[CODE] Failed: Traceback (most recent call last):\n  File a\n    b()\n"
+            "pullstream_protocol.errors.NotFound: 404 Resource not found (resource=x).\n"
+            " SQLSTATE: 38000\n"
+            "=== Streaming Query ===\nIdentifier: x [id = y]\n",
+            "NotFound: 404 Resource not found (resource=x).",
+        ),
+        (
+            "Failed: Traceback (most recent call last):\n  File a\nValueError: option 'x'\n\n"
+            "During handling of the above exception, another exception occurred:\n\n"
+            "Traceback (most recent call last):\n  File b\nUnboundLocalError: reader\n",
+            "ValueError: option 'x'",
+        ),
     ],
 )
 def test_the_reason_of_a_spark_error_has_all_lines_up_to_a_blank_line_or_a_stack_frame(
