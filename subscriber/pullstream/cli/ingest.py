@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 
 # The exit code of each cause of a failure; 1 for other causes, 2 for wrong arguments.
-_EXIT_CODES = {"subscription": 3, "table": 4, "state": 5, "Spark": 6}
+EXIT_CODES = {"subscription": 3, "table": 4, "state": 5, "Spark": 6}
 
 # --batch-rows is the short form of this option of the source.
 _BATCH_ROWS = "maxMessagesPerTrigger"
@@ -181,7 +181,7 @@ class IngestFailed(click.ClickException):
     def __init__(self, error: IngestError) -> None:
         super().__init__(str(error))
         self.cause: str = "other" if error.cause is None else error.cause.value
-        self.exit_code: int = _EXIT_CODES.get(self.cause, 1)  # type: ignore[misc]
+        self.exit_code: int = EXIT_CODES.get(self.cause, 1)  # type: ignore[misc]
 
 
 def _require_spark() -> None:

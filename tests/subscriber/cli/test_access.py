@@ -88,8 +88,8 @@ ARGUMENTS = {
 DEFINITION = json.dumps(
     {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
 )
-# `emulator` is the broker, and `ingest status` asks no server. `worker` is tested below, `ingest` in
-# tests/subscriber/spark/datasource/test_broker_access.py.
+# `emulator` is the broker, and `ingest status` asks no server. `worker` is tested below, and
+# `ingest` in tests/subscriber/spark/datasource/test_broker_access.py.
 OTHERS = {"worker", "ingest", "ingest status", "emulator"}
 
 

@@ -35,7 +35,7 @@ _DRAIN_FLUSH = 10.0
 # attempt costs as much as another batch.
 _PAUSE_WITHOUT_ROOM = 20
 
-_REPORTED = (
+REPORTED = (
     *("seq", "buffered", "leased"),
     *("suppressedDuplicates", "unackedCommitted", "spoolBytes", "lagMs"),
 )
@@ -197,7 +197,7 @@ class IngestSession:
         `lagMs` is the age of the oldest message that is received and not committed, in
         milliseconds; 0 if there is none.
         """
-        report = dict.fromkeys(_REPORTED, 0)
+        report = dict.fromkeys(REPORTED, 0)
         report["seq"] = self._seq
         if self._buffer is not None and self._feed is not None:
             report["unackedCommitted"] = self._feed.unanswered
