@@ -246,6 +246,8 @@ def _run_in_spark(
     try:
         job = _job(session, **options)
         with (
+            # While Spark starts, Ctrl-C ends the command, and SIGTERM ends the job in order.
+            handled_by(signals.handle, [signal.SIGTERM]),
             session_for(master, app_name="pullstream ingest", config=dict(settings)) as spark,
             # After Spark has set its handlers, which would cancel the current batch.
             handled_by(signals.handle),

@@ -10,15 +10,19 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from . import worker_daemon
+from . import source_process, worker_daemon
 from .cached_program import cache_folder, write_program
 
 _VARIABLE = "PYSPARK_PYTHON"
 _DAEMON = "pullstream_worker_daemon"
+_SOURCE = "pullstream_source_process"
 _PROGRAM = """\
 #!/bin/sh
 # Spark puts pyspark.zip first on the path of its workers. Imports from the archive are compiled
 # each time, which takes a second longer than imports from the installed folder.
+if [ "$*" = "-m {runner}" ]; then
+    set -- -m {source}
+fi
 PYTHONPATH={packages}${{PYTHONPATH:+:$PYTHONPATH}} exec {python} "$@"
 """
 
@@ -41,8 +45,11 @@ def worker_settings() -> dict[str, str]:
 
 
 def _program() -> str:
-    """Return a program that runs this interpreter with three more packages on its path."""
-    links = {f"{_DAEMON}.py": Path(worker_daemon.__file__).absolute()}
+    """Return a program that runs this interpreter with a few modules first on its path."""
+    links = {
+        f"{_DAEMON}.py": Path(worker_daemon.__file__).absolute(),
+        f"{_SOURCE}.py": Path(source_process.__file__).absolute(),
+    }
     for name in ("pyspark", "py4j"):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
@@ -56,6 +63,11 @@ def _program() -> str:
         with suppress(FileExistsError):
             (packages / name).symlink_to(place)
     program = folder / "python"
-    text = _PROGRAM.format(packages=shlex.quote(str(packages)), python=shlex.quote(sys.executable))
+    text = _PROGRAM.format(
+        runner=source_process.RUNNER,
+        source=_SOURCE,
+        packages=shlex.quote(str(packages)),
+        python=shlex.quote(sys.executable),
+    )
     write_program(program, text)
     return str(program)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from pullstream.spark.local.source_process import RUNNER
 from pullstream.spark.local.worker_daemon import Traces
 from pullstream.spark.local.worker_python import worker_settings
 from tests.completed import run_command
@@ -44,6 +45,23 @@ def test_spark_workers_import_the_installed_pyspark_instead_of_sparks_archive(
     # A second session finds the same program.
     assert worker_settings()
     assert os.environ["PYSPARK_PYTHON"] == program
+
+
+def test_the_source_process_of_spark_ends_without_a_trace_if_spark_has_given_up(
+    cache: Path, tmp_path: Path
+) -> None:
+    """Spark closes the socket after 10 s. Other arguments run as they are."""
+    worker_settings()
+    program = os.environ["PYSPARK_PYTHON"]
+    environ = {
+        **os.environ,
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_PATH": str(tmp_path / "gone.sock"),
+    }
+    result = run_command([program, "-m", RUNNER], env=environ)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", "")
+    assert "CANNOT_OPEN_SOCKET" in run_command([sys.executable, "-m", RUNNER], env=environ).stderr
+    assert "nothing" in run_command([program, "-m", "nothing"]).stderr
 
 
 def test_spark_workers_keep_the_python_that_the_user_has_chosen(
