@@ -214,8 +214,7 @@ def _run(
         view = IngestView(form, first, lambda: waiting.count)
         if metrics_port is not None:
             _serve(view, name, *metrics_port)
-        waiting.start()
-        with view.running():
+        with waiting.asking(), view.running():
             try:
                 report, signals = _run_in_spark(session, view, master, settings, options)
             except IngestError as error:
@@ -232,20 +231,15 @@ def _run_in_spark(
     options: dict[str, Any],
 ) -> tuple[IngestReport, _Signals]:
     # Imported while the view runs, because pyspark takes a second.
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    from pullstream.spark.errors import FailureCause
-    from pullstream.spark.ingest.failures import ingest_error
+    from pullstream.spark.ingest.failures import errors_of_spark
     from pullstream.spark.ingest.runner import run_ingest
-    from pullstream.spark.local.java import JavaNotFound
-    from pullstream.spark.local.java_error import reason_of
     from pullstream.spark.local.session_builder import session_for
 
     signals = _Signals(session)
     try:
         job = _job(session, **options)
         with (
+            errors_of_spark(),
             # While Spark starts, Ctrl-C ends the command, and SIGTERM ends the job in order.
             handled_by(signals.handle, [signal.SIGTERM]),
             session_for(master, app_name="pullstream ingest", config=dict(settings)) as spark,
@@ -256,11 +250,6 @@ def _run_in_spark(
             return report, signals
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    except JavaNotFound as error:
-        raise ingest_error(str(error), FailureCause.SPARK) from error
-    except (PySparkException, Py4JError) as error:
-        text = f"Spark has failed: {reason_of(error)}"
-        raise ingest_error(text, FailureCause.SPARK) from error
 
 
 def _serve(view: IngestView, subscription: str, host: str, port: int) -> None:

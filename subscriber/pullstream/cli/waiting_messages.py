@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pullstream.rpc.endpoint import EMULATOR_VARIABLE, is_google
 from pullstream_protocol import names
@@ -29,17 +30,23 @@ class WaitingMessages:
 
     def __init__(self, ask: Callable[[], int | None]) -> None:
         self._ask = ask
+        self._end = threading.Event()
         self.count: int | None = None
 
-    def start(self) -> None:
-        """Ask until the process ends."""
-        threading.Thread(target=self._run, name="pullstream-backlog", daemon=True).start()
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Ask during the block. A question that has no answer at its end is not waited for."""
+        thread = threading.Thread(target=self._run, name="pullstream-backlog", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
 
     def _run(self) -> None:
-        pause = threading.Event()
-        while True:
+        while not self._end.is_set():
             self.count = self._ask()
-            pause.wait(_LATER if self.count is None else _EVERY)
+            self._end.wait(_LATER if self.count is None else _EVERY)
 
 
 def unacknowledged(session: CliContext, subscription: str) -> int | None:

@@ -48,7 +48,7 @@ def test_the_number_of_unacknowledged_messages_is_asked_on_a_thread_of_its_own()
         return next(answers, None)
 
     waiting = WaitingMessages(ask)
-    waiting.start()
-    assert waiting.count is None
-    may_answer.set()
-    assert asked.wait(30)
+    with waiting.asking():
+        assert waiting.count is None
+        may_answer.set()
+        assert asked.wait(30)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from pullstream.spark.errors import FailureCause, IngestError, SpoolError
+from pullstream.spark.local.java import JavaNotFound
 from pullstream.spark.local.java_error import reason_of
 from pullstream_protocol.errors import RpcError
 
@@ -28,6 +33,22 @@ def failure_of(error: BaseException, failure: BaseException | None) -> IngestErr
         return ingest_error(text, FailureCause.SPARK)
     cause = _cause(reason.partition(":")[0], is_batch=failure is not None)
     return ingest_error(f"the job failed: {reason}", cause)
+
+
+@contextmanager
+def errors_of_spark() -> Iterator[None]:
+    """Convert the errors of Spark and Java in this block, which starts Spark and uses it.
+
+    Raises:
+        IngestError: Java is missing, or Spark cannot start or has ended.
+    """
+    try:
+        yield
+    except JavaNotFound as error:
+        raise ingest_error(str(error), FailureCause.SPARK) from error
+    except (PySparkException, Py4JError) as error:
+        text = f"Spark has failed: {reason_of(error)}"
+        raise ingest_error(text, FailureCause.SPARK) from error
 
 
 def ingest_error(text: str, cause: FailureCause) -> IngestError:

@@ -16,10 +16,10 @@ from pyspark.errors import PySparkRuntimeError
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
-def main(runner: str = RUNNER) -> None:
+def main() -> None:
     """Run pyspark's module as the main program."""
     try:
-        runpy.run_module(runner, run_name="__main__", alter_sys=True)
+        runpy.run_module(RUNNER, run_name="__main__", alter_sys=True)
     except PySparkRuntimeError as error:
         if error.getCondition() != "CANNOT_OPEN_SOCKET":
             raise

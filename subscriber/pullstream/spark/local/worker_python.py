@@ -21,7 +21,8 @@ _PROGRAM = """\
 # Spark puts pyspark.zip first on the path of its workers. Imports from the archive are compiled
 # each time, which takes a second longer than imports from the installed folder.
 if [ "$*" = "-m {runner}" ]; then
-    set -- -m {source}
+    # With the module's name as an argument, so that it stays in the list of processes.
+    set -- -m {source} {runner}
 fi
 PYTHONPATH={packages}${{PYTHONPATH:+:$PYTHONPATH}} exec {python} "$@"
 """

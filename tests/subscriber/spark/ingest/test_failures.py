@@ -8,13 +8,15 @@ from typing import Any
 from unittest.mock import MagicMock, Mock
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 
 from pullstream.spark.errors import FailureCause, IngestError, caused_by
 from pullstream.spark.ingest.batch_handler import Phase, Totals
-from pullstream.spark.ingest.failures import SLOW_START, failure_of
+from pullstream.spark.ingest.failures import SLOW_START, errors_of_spark, failure_of
 from pullstream.spark.ingest.report import IngestReport
 from pullstream.spark.ingest.runner import _Run
+from pullstream.spark.local.java import JavaNotFound
 from pullstream.spark.spool.waiting_segments import WaitingSegments
 
 SOURCE = "Traceback (most recent call last):\n  File 'a.py', line 1\n"
@@ -134,3 +136,13 @@ def test_the_phase_of_an_ingest_job_follows_its_batch_and_sparks_query(
     query.lastProgress = MagicMock(sources=[Mock(latestOffset=None)])
     query.lastProgress.__getitem__.return_value = 6
     assert queries.run.report().phase is phase
+
+
+@pytest.mark.parametrize("error", [JavaNotFound("no Java"), Py4JError("no answer")])
+def test_an_error_of_java_is_the_ingest_jobs_error_with_spark_as_its_cause(
+    error: Exception,
+) -> None:
+    """A JVM may be missing, or die."""
+    with pytest.raises(IngestError, match=r"no Java|no answer") as caught, errors_of_spark():
+        raise error
+    assert caught.value.cause is FailureCause.SPARK

@@ -243,7 +243,7 @@ def test_the_metrics_of_an_ingest_job_have_its_counts_lag_backlog_and_phase() ->
     registry = CollectorRegistry()
     registry.register(JobCollector(lambda: metrics_of(moment), {"subscription": "s"}))
     page = generate_latest(registry).decode()
-    found = {
+    found: dict[tuple[str, ...], float] = {
         (
             sample.name.removeprefix("pullstream_ingest_"),
             sample.labels.pop("subscription"),
@@ -252,7 +252,9 @@ def test_the_metrics_of_an_ingest_job_have_its_counts_lag_backlog_and_phase() ->
         for family in text_string_to_metric_families(page)
         for sample in family.samples
     }
-    phases = {("phase", "s", phase.value): float(phase is Phase.WRITING) for phase in Phase}
+    phases: dict[tuple[str, ...], float] = {
+        ("phase", "s", phase.value): float(phase is Phase.WRITING) for phase in Phase
+    }
     assert found == {
         ("rows_total", "s"): 3000,
         ("bytes_total", "s"): 34_864,
