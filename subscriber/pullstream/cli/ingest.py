@@ -141,8 +141,8 @@ def ingest(context: click.Context, session: CliContext, /, **options: Any) -> No
 
     The exit code is 0 at the end of --available-now or after SIGTERM, 130 after Ctrl-C, 2 for wrong
     arguments. A failure has the code of its cause: 3 the subscription or its server, 4 the table,
-    5 the state or the spool, 6 Spark or Java, 1 anything else. Only what is in the table is
-    acknowledged, so the command may always be started again.
+    5 the state or the spool, 6 Spark or Java, 1 anything else. No message is acknowledged before
+    it is in the table, so the command may always be started again.
     """
     if context.invoked_subcommand is not None:
         return
@@ -160,9 +160,9 @@ def ingest(context: click.Context, session: CliContext, /, **options: Any) -> No
 def status(session: CliContext, folder: Path) -> None:
     """Show the state of a job in DIR, the folder of --state or of the table, without Spark.
 
-    The job may be running. The output has what the job is, the id of its spool, the last batch that
-    was planned and the last one that was committed, and the segments of messages that wait, with
-    their number of messages and the age of the oldest one.
+    The job may be running. The output has the job's identity, the id of its spool, its last planned
+    and its last committed batch, and the segments of waiting messages with their number of messages
+    and the age of the oldest one.
     """
     _require_spark()
     from pullstream.spark.errors import IngestError

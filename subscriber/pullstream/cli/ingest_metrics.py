@@ -1,4 +1,4 @@
-"""Metrics of `pullstream ingest`, made from what its view shows."""
+"""Metrics of `pullstream ingest`, made from the moments of its view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def metrics_of(moment: Moment) -> Iterator[JobMetric]:
     """Yield the metrics of a job.
 
     Args:
-        moment: What is known now.
+        moment: The present moment.
     """
     from pullstream.spark.ingest.report import Phase
 

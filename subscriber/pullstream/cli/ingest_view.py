@@ -40,7 +40,7 @@ class Rates(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What is known at one moment.
+    """The state of a job at one moment.
 
     Attributes:
         report: The newest report of the job.
@@ -94,7 +94,7 @@ class IngestView:
 
     @property
     def moment(self) -> Moment:
-        """What is known now. Any thread may ask."""
+        """The present moment. Any thread may ask."""
         with self._lock:
             report, rates = self._newest, self._meter.rates
         return Moment(report, rates, self._waiting(), self._clock.now())
@@ -244,7 +244,7 @@ def progress_text(moment: Moment) -> str:
 
 
 def _phase(moment: Moment) -> str:
-    """Return what the job does, and since when."""
+    """Return the phase with its duration or its beginning."""
     from pullstream.spark.ingest.report import Phase
 
     report = moment.report

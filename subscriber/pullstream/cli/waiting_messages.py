@@ -19,7 +19,7 @@ _LATER = 60.0
 
 
 class WaitingMessages:
-    """Asks again and again, on a thread of its own, because an answer may take long.
+    """Asks again and again. A separate thread asks, because an answer may take long.
 
     Args:
         ask: Returns the number; None: the server has no answer.

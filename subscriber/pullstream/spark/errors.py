@@ -37,6 +37,13 @@ class IngestError(PullstreamError, RuntimeError):
     cause: FailureCause | None = None
 
 
+def ingest_error(text: str, cause: FailureCause) -> IngestError:
+    """Return an error with its cause."""
+    error = IngestError(text)
+    error.cause = cause
+    return error
+
+
 @contextmanager
 def caused_by(part: FailureCause) -> Iterator[None]:
     """Set the cause of an IngestError of the block that has none."""

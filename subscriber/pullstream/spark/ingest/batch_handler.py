@@ -53,7 +53,7 @@ class BatchHandler:
         offset: The source's offset at the end of that batch; 0 before it.
         failure: The error of the last batch that failed.
         refused: Whether a batch was refused, so that this class caused the end of the query.
-        phase: What the job does now.
+        phase: The present activity of the job.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from pullstream.spark.errors import FailureCause, IngestError, SpoolError
+from pullstream.spark.errors import FailureCause, IngestError, SpoolError, ingest_error
 from pullstream.spark.local.java import JavaNotFound
 from pullstream.spark.local.java_error import reason_of
 from pullstream_protocol.errors import RpcError
@@ -49,13 +49,6 @@ def errors_of_spark() -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         text = f"Spark has failed: {reason_of(error)}"
         raise ingest_error(text, FailureCause.SPARK) from error
-
-
-def ingest_error(text: str, cause: FailureCause) -> IngestError:
-    """Return an error with its cause."""
-    error = IngestError(text)
-    error.cause = cause
-    return error
 
 
 def _cause(kind: str, *, is_batch: bool) -> FailureCause:

@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Phase(Enum):
-    """What a job does now."""
+    """The activity of a job."""
 
     STARTING = "starting Spark"
     OPENING = "opening the table"
@@ -52,12 +52,12 @@ class IngestReport:
         to: Description of the table.
         bad_to: Description of the table of bad rows; None without decoding.
         stopped: Whether the job was stopped by the caller.
-        phase: What the job does now.
+        phase: The present activity of the job.
         since: When it began to do so, in seconds since the epoch.
         lag: Age of the oldest message that is in a batch and not in the table, in seconds; 0 if
             there is none.
         reasons: Number of bad rows by reason, counted in the first 1,000 of each task.
-        notice: What went wrong without ending the job; empty if nothing did.
+        notice: A problem that has not ended the job; empty if there was none.
     """
 
     totals: Totals = field(default_factory=Totals)

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from pullstream.spark.datasource.options import StreamOptions
 from pullstream.spark.datasource.registration import register
-from pullstream.spark.errors import FailureCause, caused_by
+from pullstream.spark.errors import FailureCause, caused_by, ingest_error
 from pullstream.spark.local.java_error import reason_of
 from pullstream.spark.local.session_builder import local_session
 from pullstream.spark.session.settings import IngestSettings
@@ -24,7 +24,7 @@ from .batch_handler import BatchHandler
 from .columns import arrow_schema, bad_schema, check_names, kinds, table_schema
 from .config import IngestJob
 from .decoding import JsonDecoding, Undecoded
-from .failures import SLOW_START, failure_of, ingest_error
+from .failures import SLOW_START, failure_of
 from .report import IngestReport, Phase
 from .state import IngestState, committed_offset, planned_and_committed, source_id
 from .targets import Target

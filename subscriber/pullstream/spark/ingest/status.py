@@ -1,4 +1,4 @@
-"""What the state folder of an ingestion job tells, without Spark and without its lock."""
+"""The state folder of an ingestion job, read without Spark and without its lock."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pullstream.spark.errors import FailureCause
+from pullstream.spark.errors import FailureCause, ingest_error
 from pullstream.spark.spool.waiting_segments import WaitingSegment, WaitingSegments
 
-from .failures import ingest_error
 from .state import (
     JOB_FILE,
     SPOOL,

@@ -153,7 +153,7 @@ def _prepared_for(master: str) -> dict[str, str]:
 
 
 def _without_log(settings: dict[str, str]) -> dict[str, str]:
-    """Return the settings of a driver that logs only what ends it."""
+    """Return the settings of a driver that logs only fatal errors."""
     options = settings.get(_JAVA_OPTIONS)
     if options is None:
         return settings | _NO_LOG

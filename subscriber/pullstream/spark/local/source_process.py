@@ -3,7 +3,7 @@
 Spark gives up after 10 s and closes the socket to which the process connects. The ingestion job
 then starts its query again.
 
-This file runs as a module of its own: pullstream is imported when it is needed.
+This file runs as a separate module: pullstream is imported when it is needed.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Spark closes the connection of a task that it stops. The worker then cannot send the rest of its
 output, and pyspark prints a traceback for that. All other errors are printed.
 
-This file runs as a module of its own: the workers must not import pullstream before they are
-forked.
+This file runs as a separate module: the workers must not import pullstream before they are forked.
 """
 
 from __future__ import annotations

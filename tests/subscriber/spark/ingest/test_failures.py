@@ -84,7 +84,7 @@ class Queries:
 def test_an_ingest_job_starts_its_query_again_if_the_source_was_not_ready_in_time(
     tmp_path: Path,
 ) -> None:
-    """Nothing was read. The report says what has happened."""
+    """Nothing was read. The report has a notice."""
     queries = Queries(tmp_path, SLOW_START, SLOW_START)
     told: list[IngestReport] = []
     queries.run.wait(threading.Event(), told.append)

@@ -114,7 +114,7 @@ def free_port() -> int:
 
 
 class Job:
-    """The command in a process of its own, with the lines of its output as they come."""
+    """The command in a separate process, with the lines of its output as they come."""
 
     def __init__(self, words: list[str]) -> None:
         self.process = subprocess.Popen(

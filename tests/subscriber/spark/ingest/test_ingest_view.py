@@ -48,7 +48,7 @@ REPORT = IngestReport(
 
 
 class Recorder:
-    """Keeps what is shown."""
+    """Keeps the shown moments."""
 
     pace = 2.0
 
@@ -63,7 +63,7 @@ class Recorder:
 
 
 def test_the_ingest_progress_has_phase_rates_lag_backlog_and_the_reason_of_bad_rows() -> None:
-    """A line has what a person asks first, and only what there is."""
+    """Parts without a value are left out."""
     assert progress_text(Moment(REPORT, Rates(312.4, 3400.0), 2000, NOW)) == (
         "writing for 3s, 3,000 rows in 3 batches, 312 rows/s, 3,400 bytes/s, lag 1m 15s, "
         "2,000 messages unacknowledged, 1 batches were there already, 5 bad (missing: id)"
@@ -151,7 +151,7 @@ def test_the_ingest_view_shows_signs_of_life_while_the_commands_thread_waits() -
 
 
 def test_the_ingest_view_shows_the_last_report_of_a_failed_job() -> None:
-    """What is in the table stays there."""
+    """The written rows stay in the table."""
     form = Recorder()
     view = IngestView(form, IngestReport(since=NOW), clock=ManualClock(NOW))
 

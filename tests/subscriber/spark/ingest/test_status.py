@@ -65,7 +65,7 @@ def test_the_status_of_an_ingest_job_has_its_identity_its_batches_and_what_waits
 
 
 def test_the_status_of_an_ingest_job_is_there_before_its_first_batch(tmp_path: Path) -> None:
-    """A run that ended before Spark started has written only what the job is."""
+    """A run that ended before Spark started has written only the job's identity."""
     (tmp_path / "job.json").write_text(json.dumps({"id": "run", **JOB, "columns": {}}))
     found = IngestStatus.of(tmp_path)
     assert (found.spool, found.planned, found.committed) == (None, None, None)
@@ -94,7 +94,7 @@ def test_the_status_command_shows_the_state_for_people_and_for_machines(state: P
 def test_the_status_command_of_a_folder_without_state_fails_with_exit_code_5(
     tmp_path: Path,
 ) -> None:
-    """The error names what was looked for, and is the last object of the JSON."""
+    """The error names the missing files, and is the last object of the JSON."""
     result = pullstream("ingest", "status", str(tmp_path), "--json")
     assert result.code == 5
     assert "there is no state of a job in" in result.stderr

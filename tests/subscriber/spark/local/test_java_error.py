@@ -110,7 +110,7 @@ pullstream_protocol.errors.NotFound: 404 Resource not found
 def test_the_reason_of_a_spark_error_has_all_lines_up_to_a_blank_line_or_a_stack_frame(
     text: str, reason: str
 ) -> None:
-    """The remedy often stands in a later line than the problem."""
+    """The remedy is often in a later line than the problem."""
     assert reason_of(RuntimeError(text)) == reason
 
 
