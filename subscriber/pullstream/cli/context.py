@@ -136,7 +136,12 @@ class CliContext:
 def context_options(command: F) -> F:
     """Add the common options, which may be given before or after a command's name."""
     for option in (
-        _option("--json", cls=click.Option, is_flag=True, help="Print one JSON object per line."),
+        _option(
+            "--json",
+            cls=click.Option,
+            is_flag=True,
+            help="Print one JSON object per line; the last one has `error` after a failure.",
+        ),
         _option("--key", metavar="FILE", help="Private key of --cert, as PEM."),
         _option("--cert", metavar="FILE", help="Client certificate, as PEM."),
         _option(

@@ -8,33 +8,48 @@ import sys
 import threading
 from datetime import timedelta
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pullstream.runtime.stop_signals import handled_by
+from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .context import CliContext, pass_session
-from .groups import command
-from .ingest_view import ingest_view, summary
-from .parameters import duration, key_value
+from .groups import CommandGroup
+from .ingest_metrics import metrics_of
+from .ingest_status import status_text
+from .ingest_view import PACE, IngestView, shown, summary
+from .parameters import Seconds, duration, key_value, listening_address
+from .waiting_messages import WaitingMessages, unacknowledged
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from pullstream.spark.errors import IngestError
+    from pullstream.spark.ingest.report import IngestReport
+
 _INTERRUPTED = 130
+
+# The exit code of each cause of a failure; 1 for other causes, 2 for wrong arguments.
+EXIT_CODES = {"subscription": 3, "table": 4, "state": 5, "Spark": 6}
 
 # --batch-rows is the short form of this option of the source.
 _BATCH_ROWS = "maxMessagesPerTrigger"
 
 
-@command("ingest")
-@click.option("--subscription", required=True, help="The subscription to read.")
+@click.group(
+    "ingest",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    subcommand_metavar="[status DIR]",
+)
+@click.option("--subscription", help="The subscription to read; required.")
 @click.option(
     "--to",
-    required=True,
     metavar="PLACE",
-    help="A folder, a URL (s3://, gs://, az://), or the URL of a database, jdbc:... "
+    help="A folder, a URL (s3://, gs://, az://), or the URL of a database, jdbc:...; required. "
     "[env for databases: PULLSTREAM_JDBC_USER, PULLSTREAM_JDBC_PASSWORD]",
 )
 @click.option(
@@ -99,6 +114,21 @@ _BATCH_ROWS = "maxMessagesPerTrigger"
     metavar="NAME=VALUE",
     help="A Spark setting; may be repeated.",
 )
+@click.option(
+    "--progress-every",
+    type=Seconds(min=0.1),
+    default=PACE,
+    show_default=True,
+    metavar="SECONDS",
+    help="Interval of progress lines in a file, in a pipe, and with --json.",
+)
+@click.option(
+    "--metrics-port",
+    type=listening_address,
+    metavar="[HOST:]PORT",
+    help="Serve metrics for Prometheus at /metrics, by default on all addresses. Needs the extra "
+    "pullstream[prometheus].",
+)
 @pass_session
 @click.pass_context
 def ingest(context: click.Context, session: CliContext, /, **options: Any) -> None:
@@ -107,9 +137,52 @@ def ingest(context: click.Context, session: CliContext, /, **options: Any) -> No
     Messages are acknowledged after their batch is committed to the table. If the job is killed at
     any moment, the next run continues where it stopped. Ctrl-C ends the job after the current
     batch, a second Ctrl-C at once. Needs the extra pullstream[spark].
+
+    With --json, each line has a `type`: "progress", then at the end "result" or "error".
+
+    The exit code is 0 at the end of --available-now or after SIGTERM, 130 after Ctrl-C, 2 for wrong
+    arguments. A failure has the code of its cause: 3 the subscription or its server, 4 the table,
+    5 the state or the spool, 6 Spark or Java, 1 anything else. No message is acknowledged before
+    it is in the table, so the command may always be started again.
     """
+    if context.invoked_subcommand is not None:
+        return
+    for name in ("subscription", "to"):
+        if options[name] is None:
+            parameter = next(each for each in context.command.params if each.name == name)
+            raise click.MissingParameter(ctx=context, param=parameter)
     _require_spark()
     context.exit(_run(session, **options))
+
+
+@ingest.command("status")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@pass_session
+def status(session: CliContext, folder: Path) -> None:
+    """Show the state of a job in DIR, the folder of --state or of the table, without Spark.
+
+    The job may be running. The output has the job's identity, the id of its spool, its last planned
+    and its last committed batch, and the segments of waiting messages with their number of messages
+    and the age of the oldest one.
+    """
+    _require_spark()
+    from pullstream.spark.errors import IngestError
+    from pullstream.spark.ingest.status import IngestStatus
+
+    try:
+        found = IngestStatus.of(folder)
+    except IngestError as error:
+        raise IngestFailed(error) from error
+    click.echo(status_text(found, as_json=session.json, now=SYSTEM_CLOCK.now()))
+
+
+class IngestFailed(click.ClickException):
+    """A failed job, with the exit code of its cause."""
+
+    def __init__(self, error: IngestError) -> None:
+        super().__init__(str(error))
+        self.cause: str = "other" if error.cause is None else error.cause.value
+        self.exit_code: int = EXIT_CODES.get(self.cause, 1)  # type: ignore[misc]
 
 
 def _require_spark() -> None:
@@ -127,31 +200,72 @@ def _run(
     *,
     master: str | None,
     settings: tuple[tuple[str, str], ...],
+    progress_every: float,
+    metrics_port: tuple[str, int] | None,
     **options: Any,
 ) -> int:
     """Run the job and return the exit code."""
+    from pullstream.spark.errors import IngestError
+    from pullstream.spark.ingest.report import IngestReport
+
+    name = session.full_name("subscriptions", options["subscription"])
+    waiting = WaitingMessages(lambda: unacknowledged(session, name))
+    first = IngestReport(since=SYSTEM_CLOCK.now())
+    with shown(as_json=session.json, pace=progress_every) as form:
+        view = IngestView(form, first, lambda: waiting.count)
+        if metrics_port is not None:
+            _serve(view, name, *metrics_port)
+        with waiting.asking(), view.running():
+            try:
+                report, signals = _run_in_spark(session, view, master, settings, options)
+            except IngestError as error:
+                raise IngestFailed(error) from error
+    click.echo(summary(report, as_json=session.json, now=SYSTEM_CLOCK.now()))
+    return _INTERRUPTED if signals.interrupted else 0
+
+
+def _run_in_spark(
+    session: CliContext,
+    view: IngestView,
+    master: str | None,
+    settings: tuple[tuple[str, str], ...],
+    options: dict[str, Any],
+) -> tuple[IngestReport, _Signals]:
+    # Imported while the view runs, because pyspark takes a second.
+    from pullstream.spark.ingest.failures import errors_of_spark
     from pullstream.spark.ingest.runner import run_ingest
-    from pullstream.spark.local.java import JavaNotFound
     from pullstream.spark.local.session_builder import session_for
 
+    signals = _Signals(session)
     try:
         job = _job(session, **options)
-        # Spark's log is off, because errors are reported by this command, in one line.
-        config = {"spark.log.level": "FATAL", **dict(settings)}
-        signals = _Signals(session)
         with (
-            session_for(master, app_name="pullstream ingest", config=config) as spark,
+            errors_of_spark(),
+            # While Spark starts, Ctrl-C ends the command, and SIGTERM ends the job in order.
+            handled_by(signals.handle, [signal.SIGTERM]),
+            session_for(master, app_name="pullstream ingest", config=dict(settings)) as spark,
             # After Spark has set its handlers, which would cancel the current batch.
             handled_by(signals.handle),
-            ingest_view(as_json=session.json) as view,
         ):
-            report = run_ingest(job, spark=spark, stop=signals.stop, watch=view.show)
+            report = run_ingest(job, spark=spark, stop=signals.stop, watch=view.update)
+            return report, signals
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    except JavaNotFound as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(summary(report, as_json=session.json))
-    return _INTERRUPTED if signals.interrupted else 0
+
+
+def _serve(view: IngestView, subscription: str, host: str, port: int) -> None:
+    """Serve the metrics of a view.
+
+    Raises:
+        UsageError: prometheus-client is missing, or the port cannot be used.
+    """
+    try:
+        from pullstream.telemetry.job_metrics import serve_metrics
+
+        labels = {"subscription": subscription}
+        serve_metrics(lambda: metrics_of(view.moment), labels, port, host)
+    except (ImportError, OSError) as error:
+        raise click.UsageError(f"--metrics-port: {error}") from error
 
 
 def _job(

@@ -4,101 +4,297 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
+
+from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
+
+from .top import age_of
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from pullstream.spark.ingest.runner import IngestReport
+    from pullstream.spark.ingest.report import IngestReport
 
-# Seconds between two lines in a file or a pipe; also the time over which the rate is measured.
-_PACE = 10.0
+# Seconds between two updates of a terminal, and the default for a file or a pipe: no 2 s pass
+# without a sign of life, also on a busy machine.
+_REDRAW = 0.25
+PACE = 1.5
+
+# The time over which rates are measured, in seconds. Rows arrive in batches, so it is longer than
+# most batches take.
+_RATE_SECONDS = 30.0
 
 
-class View(Protocol):
-    """Shows reports, which arrive every half second."""
+class Rates(NamedTuple):
+    """Rows and bytes a second."""
 
-    def show(self, report: IngestReport) -> None:
-        """Show one report; a view may skip reports."""
+    rows: float
+    bytes: float
+
+
+class Moment(NamedTuple):
+    """The state of a job at one moment.
+
+    Attributes:
+        report: The newest report of the job.
+        rates: Rows and bytes a second in the last time.
+        waiting: Number of unacknowledged messages on the server; None: it cannot be asked.
+        now: The time, in seconds since the epoch.
+    """
+
+    report: IngestReport
+    rates: Rates
+    waiting: int | None
+    now: float
+
+
+class Shown(Protocol):
+    """Shows moments."""
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two moments that are shown."""
+
+    def show(self, moment: Moment) -> None:
+        """Show a moment."""
+
+
+class IngestView:
+    """Shows the newest report again and again, also while the command's thread waits for Spark.
+
+    Args:
+        shown: Where and how it is shown.
+        first: The report until there is another one.
+        waiting: Returns the number of unacknowledged messages on the server, or None.
+        clock: Source of time.
+    """
+
+    def __init__(
+        self,
+        shown: Shown,
+        first: IngestReport,
+        waiting: Callable[[], int | None] = lambda: None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._shown = shown
+        self._waiting = waiting
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._first = self._newest = first
+        self._meter = RateMeter()
+        self._due = clock.monotonic()
+        self._end = threading.Event()
+
+    @property
+    def moment(self) -> Moment:
+        """The present moment. Any thread may ask."""
+        with self._lock:
+            report, rates = self._newest, self._meter.rates
+        return Moment(report, rates, self._waiting(), self._clock.now())
+
+    def update(self, report: IngestReport) -> None:
+        """Take a newer report."""
+        with self._lock:
+            self._newest = report
+            self._meter.add(self._clock.monotonic(), report.totals.rows, report.totals.bytes)
+
+    def show_if_due(self) -> None:
+        """Show the newest report if the last one was shown long enough ago."""
+        now = self._clock.monotonic()
+        if now >= self._due:
+            self._due = now + self._shown.pace
+            self._shown.show(self.moment)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Show reports during the block, and the last one if the block fails."""
+        thread = threading.Thread(target=self._run, name="pullstream-ingest-view", daemon=True)
+        self.show_if_due()
+        thread.start()
+        try:
+            yield
+        except BaseException:
+            self._stop(thread)
+            if self._newest is not self._first:
+                self._shown.show(self.moment)
+            raise
+        else:
+            self._stop(thread)
+
+    def _run(self) -> None:
+        while not self._end.wait(min(_REDRAW, self._shown.pace)):
+            try:
+                self.show_if_due()
+            except OSError:
+                # The reader of the output has closed the pipe; the command's own output fails too.
+                return
+
+    def _stop(self, thread: threading.Thread) -> None:
+        self._end.set()
+        thread.join()
 
 
 @contextmanager
-def ingest_view(*, as_json: bool) -> Iterator[View]:
-    """Provide the view that fits the output, during the block."""
+def shown(*, as_json: bool, pace: float) -> Iterator[Shown]:
+    """Provide the form that fits the output, during the block.
+
+    Args:
+        as_json: Whether the output is JSON.
+        pace: Seconds between two lines in a file or a pipe.
+    """
     if as_json or not sys.stdout.isatty():
-        yield LinesView(as_json=as_json)
+        yield Lines(as_json=as_json, pace=pace)
     else:
         from rich.live import Live
 
         with Live(auto_refresh=False, transient=True) as live:
-            yield LiveView(live)
+            yield LiveLine(live)
 
 
-class LinesView:
-    """A line or an object every 10 s. The end is reported by the summary."""
+class Lines:
+    """A line or an object for each moment."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, pace: float = PACE) -> None:
         self._as_json = as_json
-        self._next = _PACE
-        self._rate = Rate()
+        self._notice = ""
+        self.pace = pace
 
-    def show(self, report: IngestReport) -> None:
-        """Print the report if at least 10 s of ingestion have passed since the last line."""
-        rate = self._rate.update(report)
-        if report.seconds >= self._next:
-            self._next = report.seconds + _PACE
-            values = {**_record(report), "rowsPerSecond": round(rate), "backlog": report.backlog}
-            if self._as_json:
-                click.echo(json.dumps({"progress": values}))
-            else:
-                click.echo(" ".join(f"{name}={value}" for name, value in values.items()))
+    def show(self, moment: Moment) -> None:
+        """Print the moment."""
+        if self._as_json:
+            click.echo(json.dumps(progress_record(moment)))
+        else:
+            notice = moment.report.notice
+            if notice != self._notice:
+                self._notice = notice
+                click.echo(f"{_clock_time(moment.now, moment.now)} {notice}")
+            click.echo(f"{_clock_time(moment.now, moment.now)} {progress_text(moment)}")
+        sys.stdout.flush()
 
 
-class LiveView:
+class LiveLine:
     """A line that is redrawn."""
 
-    def __init__(self, live: Live) -> None:
-        self._live = live
-        self._rate = Rate()
+    pace = _REDRAW
 
-    def show(self, report: IngestReport) -> None:
-        """Redraw the line with the report's totals, rate and backlog."""
+    def __init__(self, live: Live) -> None:
         from rich.spinner import Spinner
 
-        totals, rate = report.totals, self._rate.update(report)
-        text = (
-            f"{totals.rows:,} rows in {totals.batches:,} batches, {rate:,.0f} rows/s, "
-            f"backlog {report.backlog:,}, {totals.bad:,} bad, {report.seconds:,.0f} s"
-        )
-        self._live.update(Spinner("dots", text), refresh=True)
+        self._live = live
+        self._spinner = Spinner("dots")
+        self._notice = ""
+
+    def show(self, moment: Moment) -> None:
+        """Redraw the line; a notice stays above it."""
+        from rich.text import Text
+
+        if moment.report.notice != self._notice:
+            self._notice = moment.report.notice
+            self._live.console.print(Text(self._notice), soft_wrap=True)
+        self._spinner.update(text=Text(progress_text(moment)))
+        self._live.update(self._spinner, refresh=True)
 
 
-class Rate:
-    """Rows per second over the last 10 s, because rows arrive in batches."""
+class RateMeter:
+    """Rows and bytes per second over the last half minute."""
 
     def __init__(self) -> None:
-        self._reports: deque[tuple[float, int]] = deque()
+        self._seen: deque[tuple[float, int, int]] = deque()
 
-    def update(self, report: IngestReport) -> float:
-        """Add a report, and return the rate up to it; 0 for the first report."""
-        self._reports.append((report.seconds, report.totals.rows))
-        while self._reports[-1][0] - self._reports[0][0] > _PACE:
-            self._reports.popleft()
-        (since, before), (now, rows) = self._reports[0], self._reports[-1]
-        return (rows - before) / (now - since) if now > since else 0.0
+    def add(self, seconds: float, rows: int, size: int) -> None:
+        """Add the sums that were reached at a monotonic time."""
+        self._seen.append((seconds, rows, size))
+        while self._seen[-1][0] - self._seen[0][0] > _RATE_SECONDS:
+            self._seen.popleft()
+
+    @property
+    def rates(self) -> Rates:
+        """The rates up to the last sums; 0 before there are two."""
+        if len(self._seen) < 2 or self._seen[-1][0] <= self._seen[0][0]:
+            return Rates(0.0, 0.0)
+        (since, rows, size), (now, more_rows, more_size) = self._seen[0], self._seen[-1]
+        return Rates((more_rows - rows) / (now - since), (more_size - size) / (now - since))
 
 
-def summary(report: IngestReport, *, as_json: bool) -> str:
-    """Return the final results."""
+def progress_text(moment: Moment) -> str:
+    """Return a moment for people, in one line."""
+    report, totals = moment.report, moment.report.totals
+    parts = [
+        _phase(moment),
+        f"{totals.rows:,} rows in {totals.batches:,} batches",
+        f"{moment.rates.rows:,.0f} rows/s",
+        f"{moment.rates.bytes:,.0f} bytes/s",
+        f"lag {age_of(report.lag)}",
+    ]
+    if moment.waiting is not None:
+        parts.append(f"{moment.waiting:,} messages unacknowledged")
+    if totals.known:
+        parts.append(f"{totals.known:,} batches were there already")
+    if totals.bad:
+        reason = "" if report.bad_reason is None else f" ({report.bad_reason})"
+        parts.append(f"{totals.bad:,} bad{reason}")
+    return ", ".join(parts)
+
+
+def _phase(moment: Moment) -> str:
+    """Return the phase with its duration or its beginning."""
+    from pullstream.spark.ingest.report import Phase
+
+    report = moment.report
+    if report.phase is Phase.WAITING:
+        return f"{report.phase.value} since {_clock_time(report.since, moment.now)}"
+    return f"{report.phase.value} for {age_of(max(moment.now - report.since, 0.0))}"
+
+
+def _clock_time(seconds: float, now: float) -> str:
+    """Return a time of this day as local time, and another one with its date."""
+    time, today = (datetime.fromtimestamp(each).astimezone() for each in (seconds, now))
+    return f"{time:%H:%M:%S}" if time.date() == today.date() else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def progress_record(moment: Moment) -> dict[str, Any]:
+    """Return a moment for machines."""
+    report = moment.report
+    return {
+        "type": "progress",
+        "time": iso_time(moment.now),
+        "phase": report.phase.value,
+        "since": iso_time(report.since),
+        **_record(report),
+        "rowsPerSecond": round(moment.rates.rows, 1),
+        "bytesPerSecond": round(moment.rates.bytes, 1),
+        "lagSeconds": round(report.lag, 3),
+        "unacknowledged": moment.waiting,
+        "notice": report.notice,
+    }
+
+
+def iso_time(seconds: float) -> str:
+    """Return a time in UTC, with milliseconds."""
+    time = datetime.fromtimestamp(seconds, timezone.utc)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def summary(report: IngestReport, *, as_json: bool, now: float) -> str:
+    """Return the final results.
+
+    Args:
+        report: The last report.
+        as_json: Whether it is for machines.
+        now: The time, in seconds since the epoch.
+    """
     totals = report.totals
     if as_json:
         details = {"to": report.to, "badTo": report.bad_to, "stopped": report.stopped}
-        return json.dumps({**_record(report), **details})
+        kind = {"type": "result", "time": iso_time(now)}
+        return json.dumps({**kind, **_record(report), **details})
     rate = totals.rows / report.seconds if report.seconds else 0.0
     lines = [
         f"{totals.rows:,} messages in {totals.batches:,} batches, {totals.bytes:,} bytes of data, "
@@ -106,7 +302,10 @@ def summary(report: IngestReport, *, as_json: bool) -> str:
         f"{totals.rows - totals.bad:,} rows to {report.to}",
     ]
     if report.bad_to is not None:
-        lines.append(f"{totals.bad:,} undecodable messages to {report.bad_to}")
+        reason = "" if report.bad_reason is None else f", most often: {report.bad_reason}"
+        lines.append(f"{totals.bad:,} undecodable messages to {report.bad_to}{reason}")
+    if totals.known:
+        lines.append(f"{totals.known:,} batches were in the table already")
     lines.append(f"{report.duplicates:,} duplicates left out")
     if report.stopped:
         lines.append("stopped between two batches; the next run continues from there")
@@ -119,6 +318,8 @@ def _record(report: IngestReport) -> dict[str, Any]:
         "messages": report.totals.rows,
         "bytes": report.totals.bytes,
         "bad": report.totals.bad,
+        "badReason": report.bad_reason,
+        "known": report.totals.known,
         "duplicates": report.duplicates,
         "seconds": round(report.seconds, 3),
     }

@@ -115,7 +115,8 @@ class _Printer:
         """Report a failed subscription; end the command if it was the last one."""
         self._left -= 1
         if self._left:
-            self._output.remark(f"a subscription has ended: {error}")
+            text = f"a subscription has ended: {error}"
+            self._output.event({"ended": True, "error": str(error)}, text)
         else:
             self.failure = error
             self._progress.stop()

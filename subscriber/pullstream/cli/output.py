@@ -9,7 +9,8 @@ import json
 import sys
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timezone
 from typing import Any, Literal, Protocol
 
 import click
@@ -17,6 +18,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as Protobuf
 
 from pullstream_protocol import names
+from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.printable import printable
 
 # Least width of a column with text, in characters.
@@ -147,6 +149,31 @@ class Output:
             self._show_message(received, data)
         else:
             click.echo(data)
+
+    def failure(self, text: str, exit_code: int, cause: str | None = None) -> None:
+        """Print the object with which the JSON of a failed command ends.
+
+        The text for people is on stderr. Nothing is printed if nobody reads stdout any more.
+
+        Args:
+            text: The error.
+            exit_code: Exit code of the command.
+            cause: The part that has failed, if the command knows it.
+        """
+        if not self._as_json:
+            return
+        time = datetime.fromtimestamp(SYSTEM_CLOCK.now(), timezone.utc)
+        record: dict[str, Any] = {
+            "type": "error",
+            "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "error": text,
+            "exitCode": exit_code,
+        }
+        if cause is not None:
+            record["cause"] = cause
+        with suppress(OSError):
+            self._json(record)
+            self.flush()
 
     def flush(self) -> None:
         """Flush stdout; raise BrokenPipeError if the reader has closed the pipe."""

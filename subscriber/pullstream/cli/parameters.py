@@ -39,6 +39,14 @@ def duration(text: str) -> timedelta:
         raise click.BadParameter(f"{text!r} is too long; it must be less than 1e9 days.") from error
 
 
+def listening_address(text: str) -> tuple[str, int]:
+    """Parse `PORT` or `HOST:PORT`, with an empty host for all addresses."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 <= int(port) < 65_536:
+        raise click.BadParameter(f"{text!r} is not a port such as 9464 or 127.0.0.1:9464.")
+    return host.strip("[]"), int(port)
+
+
 def key_value(text: str) -> tuple[str, str]:
     """Parse `KEY=VALUE`; the value may be empty and may contain further equals signs."""
     key, equals, value = text.partition("=")

@@ -121,18 +121,24 @@ def run(args: Sequence[str] | None = None) -> int:
     try:
         result = program.main(args, prog_name="pullstream", standalone_mode=False, obj=session)
     except click.Abort:
+        session.output.failure("interrupted", _INTERRUPTED)
         return _INTERRUPTED
     except click.ClickException as error:
         # The text may have names and texts of a server.
         shown = io.StringIO()
         error.show(shown)
         click.echo(printable(shown.getvalue(), keep_lines=True), nl=False, err=True)
+        cause: str | None = getattr(error, "cause", None)
+        session.output.failure(error.format_message(), error.exit_code, cause)
         return error.exit_code
     except PullstreamError as error:
-        click.echo(f"Error: {_describe(error, session)}", err=True)
+        text = _describe(error, session)
+        click.echo(f"Error: {text}", err=True)
+        session.output.failure(text, 1)
         return 1
     except OSError as error:
         click.echo(f"Error: {printable(str(error))}", err=True)
+        session.output.failure(str(error), 1)
         return 1
     # click returns the code of ctx.exit() here.
     return result if isinstance(result, int) else 0

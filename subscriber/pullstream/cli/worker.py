@@ -124,6 +124,7 @@ def worker(
         code = supervisor.run()
     if supervisor.reason is not None:
         session.output.remark(f"Error: {supervisor.reason}")
+        session.output.failure(str(supervisor.reason), code)
     context.exit(code)
 
 

@@ -167,7 +167,7 @@ def access_of(
         raise ValueError(f"{given} requires {missing}: a client certificate needs both files")
     scheme, address, _ = _address(endpoint, client_options, environ)
     source = "token"
-    if not _is_google(address):
+    if not is_google(address):
         if token is None and credentials is None:
             token, source = environ.get(TOKEN_VARIABLE) or None, TOKEN_VARIABLE
         if ca is None and channel_credentials is None and scheme != "http":
@@ -286,7 +286,7 @@ def _address(
             raise TypeError(f"endpoint is {explicit!r}; it must be a str of the form host:port")
         # On this machine servers are brokers, which have no well-known port.
         scheme, address = _split("endpoint", explicit, needs_port=_is_loopback(explicit))
-        if not (emulator and _is_google(address)):
+        if not (emulator and is_google(address)):
             return scheme, address, False
         _warn_of_override(explicit, emulator)
     if emulator:
@@ -294,7 +294,7 @@ def _address(
     return "https", GOOGLE_ENDPOINT, False
 
 
-def _is_google(address: str) -> bool:
+def is_google(address: str) -> bool:
     """Return whether `host:port` is a server of Google Cloud."""
     return address.rpartition(":")[0].lower().endswith(".googleapis.com")
 

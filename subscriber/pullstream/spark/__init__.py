@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from .datasource.batch_read import BatchRead
     from .datasource.registration import register
     from .ingest.config import IngestJob
-    from .ingest.runner import IngestReport, run_ingest
+    from .ingest.report import IngestReport
+    from .ingest.runner import run_ingest
     from .local.session_builder import local_session
 
 # Public name to module.
 _PLACES = {
     "BatchRead": "datasource.batch_read",
     "IngestJob": "ingest.config",
-    "IngestReport": "ingest.runner",
+    "IngestReport": "ingest.report",
     "local_session": "local.session_builder",
     "register": "datasource.registration",
     "run_ingest": "ingest.runner",

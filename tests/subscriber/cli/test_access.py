@@ -88,9 +88,9 @@ ARGUMENTS = {
 DEFINITION = json.dumps(
     {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
 )
-# `worker` is tested below, `ingest` in
-# tests/subscriber/spark/datasource/test_broker_access.py.
-OTHERS = {"worker", "ingest"}
+# `emulator` is the broker, and `ingest status` asks no server. `worker` is tested below, and
+# `ingest` in tests/subscriber/spark/datasource/test_broker_access.py.
+OTHERS = {"worker", "ingest", "ingest status", "emulator"}
 
 
 def commands(group: click.Group, *path: str) -> Iterator[str]:
@@ -100,6 +100,8 @@ def commands(group: click.Group, *path: str) -> Iterator[str]:
         command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from commands(command, *path, name)
+            if command.invoke_without_command:
+                yield " ".join((*path, name))
         else:
             yield " ".join((*path, name))
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 
 from pullstream import ChannelPublisher
+from pullstream.cli.listen import _Printer
+from pullstream.cli.output import Output
+from pullstream.cli.progress import Progress
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
+from pullstream_protocol.errors import NotFound
 from tests.contract.channel_peers import statistics
 from tests.contract.channel_servers import served
 from tests.subscriber.command_line import Result, failure, pullstream
@@ -107,3 +112,20 @@ def test_the_listen_command_can_receive_messages_from_a_publisher_without_a_brok
             args = ("jobs", "--direct", "--ordering-key", "7", "--endpoint", endpoint)
             result = pullstream("listen", *args, "--max-messages", "1")
     assert (result.code, result.stdout) == (0, b"done\n")
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_listen_command_reports_the_end_of_one_of_several_subscriptions(
+    capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    """The others go on. With --json the report is an object."""
+    printer = _Printer(Output(as_json=as_json), Progress(), 2)
+    printer.failed(NotFound("no such topic"))
+    assert printer.failure is None
+    out, err = capsys.readouterr()
+    if as_json:
+        assert (json.loads(out)["ended"], err) == (True, "")
+        assert "no such topic" in json.loads(out)["error"]
+    else:
+        assert out == ""
+        assert "a subscription has ended: " in err

@@ -266,3 +266,54 @@ def test_commands_print_control_characters_of_server_texts_as_escapes() -> None:
     assert refused.stderr.splitlines() == [
         r"Error: PERMISSION_DENIED: a\x1b[2J projects/p/topics/forged"
     ]
+
+
+def test_the_json_of_a_failed_command_ends_with_an_object_that_has_the_error(
+    broker: Emulator,
+) -> None:
+    """Results that came before stay, and stderr has the error for people."""
+    topic = "projects/p/topics/orders"
+    pullstream("topics", "create", topic)
+    result = pullstream("topics", "delete", topic, "projects/p/topics/nope", "--json")
+    assert result.code == 1
+    first, last = result.objects
+    assert first == {"name": topic, "deleted": True}
+    assert last.pop("time").endswith("Z")
+    assert last == {"type": "error", "error": last["error"], "exitCode": 1}
+    assert last["error"].startswith("NOT_FOUND: ")
+    assert last["error"] in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        ("topics describe projects/p/topics/nope", 1, "NOT_FOUND"),
+        ("topics describe", 2, "Missing argument"),
+        ("ack projects/p/subscriptions/nope x", 1, "NOT_FOUND"),
+        ("ingest --to /tmp/x", 2, "Missing option '--subscription'"),
+        ("ingest --subscription x --to /tmp/x --metrics-port x", 2, "'x' is not a port"),
+    ],
+)
+def test_each_command_reports_its_failure_as_json_with_the_exit_code(
+    broker: Emulator, words: str, code: int, text: str
+) -> None:
+    """Programs that read the output need not read stderr."""
+    result = pullstream("--json", *words.split())
+    (told,) = result.objects
+    assert (result.code, told["exitCode"], told["type"]) == (code, code, "error")
+    assert text in told["error"]
+    assert pullstream(*words.split()).stdout == b""
+
+
+def test_a_command_whose_reader_has_gone_away_ends_without_a_second_error(
+    broker: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The object with the error cannot be written either."""
+
+    def write(*_: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("pullstream.cli.output.Output._json", write)
+    result = pullstream("--json", "topics", "describe", "projects/p/topics/nope")
+    assert result.code == 1
+    assert "Broken pipe" not in result.stderr

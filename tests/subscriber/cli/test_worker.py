@@ -306,7 +306,9 @@ def test_all_processes_of_a_worker_command_report_a_missing_subscription_as_one_
     assert result.code == 1
     assert result.stderr.startswith("Error: NOT_FOUND: ")
     assert result.stderr.count("\n") == 1
-    (last,) = result.objects
+    last, failed = result.objects
+    assert (failed["type"], failed["exitCode"]) == ("error", 1)
+    assert failed["error"] in result.stderr
     if sys.platform == "linux":
         assert len(last["processes"]) == len(os.sched_getaffinity(0))
 

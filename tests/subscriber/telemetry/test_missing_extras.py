@@ -28,14 +28,18 @@ def test_importing_pullstream_imports_neither_prometheus_client_nor_opentelemetr
 
 
 @pytest.mark.parametrize(
-    ("package", "module"),
-    [("prometheus_client", "prometheus"), ("opentelemetry", "opentelemetry")],
+    ("package", "module", "extra"),
+    [
+        ("prometheus_client", "prometheus", "prometheus"),
+        ("prometheus_client", "job_metrics", "prometheus"),
+        ("opentelemetry", "opentelemetry", "opentelemetry"),
+    ],
 )
 def test_the_error_for_a_missing_telemetry_package_contains_the_install_command(
-    package: str, module: str
+    package: str, module: str, extra: str
 ) -> None:
     """The last line of the traceback is the command. None in sys.modules means missing."""
     program = f"import sys; sys.modules[{package!r}] = None; import pullstream.telemetry.{module}"
     last = run(program).stderr.splitlines()[-1]
     assert last.startswith("ImportError: ")
-    assert last.endswith(f"pip install 'pullstream[{module}]'")
+    assert last.endswith(f"pip install 'pullstream[{extra}]'")

@@ -6,7 +6,7 @@ import gc
 import signal
 import sys
 import threading
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -117,6 +117,7 @@ class PubSubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Outside of Spark's source worker, the process belongs to someone else.
             if threading.current_thread() is threading.main_thread():
                 _stop_at_sigterm()
+                _end_without_trace()
                 _spare_what_is_leased()
             self._session = IngestSession(
                 self._options.settings, work_ahead=PrefetchMode.IN_BACKGROUND
@@ -136,6 +137,19 @@ def _stop_at_sigterm() -> None:
         sys.exit(0)
 
     signal.signal(signal.SIGTERM, leave)
+
+
+def _end_without_trace() -> None:
+    """Print no traceback when this process ends because Spark has closed its connection.
+
+    Spark does so when it stops a query. pyspark then tries to report the end on that connection.
+    """
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not issubclass(kind, BrokenPipeError):
+            sys.__excepthook__(kind, error, trace)
+
+    sys.excepthook = show
 
 
 def _spare_what_is_leased() -> None:

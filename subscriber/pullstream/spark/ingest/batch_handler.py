@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Observation
@@ -14,43 +13,22 @@ from pyspark.sql import functions as F  # noqa: N812
 from pullstream.spark.tables.batch import BatchName
 
 from .decoding import Decoding
+from .report import Phase as Phase
+from .report import Totals as Totals
 from .targets import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
+# Number of bad rows of a task whose reasons are counted. A pass over all of them would double the
+# cost of a bad batch.
+_REASONS = 1000
+_EARLY = "_early"
+
+
 class Refused(Exception):
     """A batch was not started, because the job is ending. Spark passes it to the next run."""
-
-
-class Phase(Enum):
-    """What a job does now."""
-
-    STARTING = "starting Spark"
-    WAITING = "waiting for messages"
-    WRITING = "writing"
-    COMMITTING = "committing"
-
-
-@dataclass(frozen=True)
-class Totals:
-    """Numbers of written rows.
-
-    Attributes:
-        batches: Number of complete batches.
-        rows: Number of rows, good and bad.
-        bytes: Size of their data in bytes.
-        bad: Number of rows that could not be decoded.
-        known: Number of batches that were in the target already, because the last run was killed
-            after it had written them. Their rows are not counted.
-    """
-
-    batches: int = 0
-    rows: int = 0
-    bytes: int = 0
-    bad: int = 0
-    known: int = 0
 
 
 class BatchHandler:
@@ -72,9 +50,10 @@ class BatchHandler:
 
     Attributes:
         written: Number of the last written batch, which Spark has not necessarily committed yet.
+        offset: The source's offset at the end of that batch; 0 before it.
         failure: The error of the last batch that failed.
         refused: Whether a batch was refused, so that this class caused the end of the query.
-        phase: What the job does now.
+        phase: The present activity of the job.
     """
 
     def __init__(
@@ -91,9 +70,11 @@ class BatchHandler:
         self._name = name
         self._lock = threading.Lock()
         self._totals = Totals()
+        self._reasons: Counter[str] = Counter()
         self._under_way: int | None = None
         self._closed = False
         self.written: int | None = None
+        self.offset: int = 0
         self.failure: BaseException | None = None
         self.refused: bool = False
         self.phase: Phase = Phase.WAITING
@@ -103,6 +84,12 @@ class BatchHandler:
         """Sums over the complete batches of this run."""
         with self._lock:
             return self._totals
+
+    @property
+    def reasons(self) -> Mapping[str, int]:
+        """Number of bad rows of this run by reason, of the first 1,000 of each task."""
+        with self._lock:
+            return Counter(self._reasons)
 
     def close(self) -> bool:
         """Start no more batches; return True if none is running."""
@@ -118,7 +105,8 @@ class BatchHandler:
                 raise Refused(f"batch {number} was not started")
             self._under_way = number
         try:
-            written = self._write(messages, self._name(number))
+            name = self._name(number)
+            written = self._write(messages, name)
         except BaseException as error:
             # Spark converts the error to text; the job's thread raises the original.
             self.failure = error
@@ -129,6 +117,7 @@ class BatchHandler:
                 self._under_way = None
         with self._lock:
             self.written = number
+            self.offset = name.number
             before = self._totals
             self._totals = Totals(
                 before.batches + 1,
@@ -153,12 +142,22 @@ class BatchHandler:
             and numbers["bad"]
             and self._bad.newest(spark, batch.source) < batch.number
         ):
-            self._bad.write(self._decoding.bad(read), batch).commit()
+            self._write_bad(self._bad, self._decoding.bad(read), batch)
         self.phase = Phase.COMMITTING
         if not good.commit():
             # Another driver with the same batch was faster.
             return Totals(known=1)
         return Totals(rows=numbers["rows"], bytes=numbers["bytes"], bad=numbers["bad"])
+
+    def _write_bad(self, target: Target, rows: DataFrame, batch: BatchName) -> None:
+        seen = Observation()
+        # The number of a row in its task: the upper bits of the id are the task's.
+        is_early = F.monotonically_increasing_id() % (1 << 33) < _REASONS
+        reasons = F.collect_list(F.when(F.col(_EARLY), F.col("reason"))).alias("reasons")
+        watched = rows.withColumn(_EARLY, is_early).observe(seen, reasons).drop(_EARLY)
+        target.write(watched, batch).commit()
+        with self._lock:
+            self._reasons.update(seen.get["reasons"])
 
 
 def _counts(is_bad: Column) -> list[Column]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -13,18 +12,21 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from pullstream.spark.datasource.options import StreamOptions
 from pullstream.spark.datasource.registration import register
-from pullstream.spark.errors import IngestError
+from pullstream.spark.errors import FailureCause, caused_by, ingest_error
 from pullstream.spark.local.java_error import reason_of
 from pullstream.spark.local.session_builder import local_session
 from pullstream.spark.session.settings import IngestSettings
 from pullstream.spark.spool.committed_batches import mark_committed
+from pullstream.spark.spool.waiting_segments import WaitingSegments
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
-from .batch_handler import BatchHandler, Totals
+from .batch_handler import BatchHandler
 from .columns import arrow_schema, bad_schema, check_names, kinds, table_schema
 from .config import IngestJob
 from .decoding import JsonDecoding, Undecoded
-from .state import IngestState, planned_and_committed, source_id
+from .failures import SLOW_START, failure_of
+from .report import IngestReport, Phase
+from .state import IngestState, committed_offset, planned_and_committed, source_id
 from .targets import LAKE_FORMATS, Target
 
 if TYPE_CHECKING:
@@ -38,37 +40,8 @@ _LAST_LOOK = 0.05
 # Time that Spark may take to commit a written batch, in seconds.
 _COMMIT_WAIT = 10.0
 
-
-@dataclass(frozen=True)
-class IngestReport:
-    """Results of a job since its start.
-
-    Attributes:
-        totals: Numbers of written rows.
-        seconds: Duration of the run.
-        source: Last report of the source (`reportLatestOffset`): buffered, leased,
-            suppressedDuplicates, unackedCommitted and others. Empty before the first report.
-        to: Description of the table.
-        bad_to: Description of the table of bad rows; None without decoding.
-        stopped: Whether the job was stopped by the caller.
-    """
-
-    totals: Totals = field(default_factory=Totals)
-    seconds: float = 0.0
-    source: Mapping[str, int] = field(default_factory=dict)
-    to: str = ""
-    bad_to: str | None = None
-    stopped: bool = False
-
-    @property
-    def duplicates(self) -> int:
-        """Number of redelivered messages that were left out."""
-        return self.source.get("suppressedDuplicates", 0)
-
-    @property
-    def backlog(self) -> int:
-        """Number of messages that were received and are not in the table yet."""
-        return self.source.get("leased", 0)
+# Number of times that a query is started again whose source process was not ready in time.
+_RESTARTS = 5
 
 
 def run_ingest(
@@ -89,56 +62,87 @@ def run_ingest(
         spark: The session to use. Default: the running session, otherwise a new one on this
             machine.
         stop: When set, the job finishes the current batch and ends.
-        watch: Called with the current results every half second.
+        watch: Called with the current results every half second, and at the end.
 
     Raises:
-        IngestError: The job cannot start, or has failed. Written rows stay, and the next run
-            continues from there.
+        IngestError: The job cannot start, or has failed; see its attribute `cause`. Written rows
+            stay, and the next run continues from there.
         ValueError: An option, a column or the schema is invalid.
     """
+    watch(IngestReport(since=SYSTEM_CLOCK.now()))
     session = spark or local_session()
     register(session)
+    watch(IngestReport(phase=Phase.OPENING, since=SYSTEM_CLOCK.now()))
     decoding = JsonDecoding.from_ddl(job.schema) if job.schema is not None else Undecoded()
     rows = table_schema(session, job, decoding)
     columns = arrow_schema(rows, decoding.required)
     target = job.target(columns)
     check_names(rows, target, job.format)
-    target.open(session, columns)
+    with caused_by(FailureCause.TABLE):
+        target.open(session, columns)
     bad_rows = arrow_schema(bad_schema(session, job, decoding), decoding.required)
     bad = job.bad_target(bad_rows)
     if bad is not None:
-        bad.open(session, bad_rows)
+        with caused_by(FailureCause.TABLE):
+            bad.open(session, bad_rows)
     targets = [one for one in (target, bad) if one is not None]
 
     def newest(source: str) -> int:
-        return max(one.newest(session, source) for one in targets)
+        with caused_by(FailureCause.TABLE):
+            return max(one.newest(session, source) for one in targets)
 
     # A lake's table knows its columns, and has compared them.
     known = {} if job.format in LAKE_FORMATS else kinds(rows)
-    with IngestState.open(job.state_folder, job.identity, known, job.reading, newest) as state:
+    with (
+        caused_by(FailureCause.STATE),
+        IngestState.open(job.state_folder, job.identity, known, job.reading, newest) as state,
+    ):
         source = source_id(state.folder)
         if source is not None and planned_and_committed(state.folder)[0] < 0:
             # The checkpoint is lost. The table proves which batches it has.
             mark_committed(_settings(job, state), target.newest(session, source))
         handler = BatchHandler(decoding, target, bad, name=state.batch)
-        run = _Run(handler, _start(session, job, state, handler), target, bad)
+        handler.offset = committed_offset(state.folder)
+        segments = WaitingSegments(state.spool)
+        run = _Run(handler, lambda: _start(session, job, state, handler), target, bad, segments)
         run.wait(stop or threading.Event(), watch)
     return run.report()
 
 
 class _Run:
-    """One query, from its start to its end; used by one thread."""
+    """One query, from its start to its end; used by one thread.
+
+    Args:
+        handler: The query's function.
+        start: Starts the query, also again.
+        target: The table, for its description.
+        bad: The table of bad rows.
+        segments: The uncommitted segments of the query's source.
+    """
 
     def __init__(
-        self, handler: BatchHandler, query: StreamingQuery, target: Target, bad: Target | None
+        self,
+        handler: BatchHandler,
+        start: Callable[[], StreamingQuery],
+        target: Target,
+        bad: Target | None,
+        segments: WaitingSegments,
     ) -> None:
         self._handler = handler
-        self._query = query
+        self._start = start
+        self._query = start()
+        self._segments = segments
         self._to = target.place
         self._bad_to = None if bad is None else bad.place
         self._began = SYSTEM_CLOCK.monotonic()
         self._source: dict[str, int] = {}
         self._stopped = False
+        self._ended = False
+        self._restarts = 0
+        self._notice = ""
+        self._phase = Phase.CONNECTING
+        self._since = SYSTEM_CLOCK.now()
+        self._batches = 0
 
     def wait(self, stop: threading.Event, watch: Callable[[IngestReport], None]) -> None:
         """Return when the query has ended; raise IngestError if it failed."""
@@ -150,19 +154,51 @@ class _Run:
         finally:
             # In any case, Ctrl-C included: a query must not continue without the job.
             self._query.stop()
-        watch(self.report())
+            self._ended = True
+            watch(self.report())
 
     def report(self) -> IngestReport:
         """Return the current results."""
         self._source = _source_report(self._query) or self._source
+        totals = self._handler.totals
+        phase = self._current_phase()
+        if (phase, totals.batches) != (self._phase, self._batches):
+            self._phase, self._batches = phase, totals.batches
+            self._since = SYSTEM_CLOCK.now()
         return IngestReport(
-            self._handler.totals,
+            totals,
             SYSTEM_CLOCK.monotonic() - self._began,
             self._source,
             self._to,
             self._bad_to,
             self._stopped,
+            phase,
+            self._since,
+            self._lag(),
+            self._handler.reasons,
+            self._notice,
         )
+
+    def _current_phase(self) -> Phase:
+        if self._ended:
+            return Phase.ENDING
+        if self._handler.phase is not Phase.WAITING:
+            return self._handler.phase
+        message = self._query.status["message"]
+        if message.startswith("Initializing"):
+            return Phase.CONNECTING
+        if message.startswith("Processing"):
+            return Phase.PLANNING if self._is_committed() else Phase.COMMITTING
+        return Phase.WAITING
+
+    def _lag(self) -> float:
+        try:
+            waiting = self._segments.after(self._handler.offset)
+        except OSError:
+            # The source reports a folder that cannot be read.
+            return 0.0
+        times = [segment.oldest for segment in waiting if segment.oldest is not None]
+        return max(SYSTEM_CLOCK.now() - min(times), 0.0) if times else 0.0
 
     def _stop_between_batches(self) -> None:
         """Finish the current batch: wait until it is written and committed by Spark.
@@ -191,8 +227,21 @@ class _Run:
         except PySparkException as error:
             if self._handler.refused and self._handler.failure is None:
                 return True
-            cause = self._handler.failure or error
-            raise IngestError(f"the job failed: {reason_of(cause)}") from cause
+            if self._handler.failure is None and self._is_started_again(error):
+                return False
+            raise failure_of(error, self._handler.failure) from (self._handler.failure or error)
+
+    def _is_started_again(self, error: PySparkException) -> bool:
+        """Start the query again if its source was not ready in time; then nothing was read."""
+        if SLOW_START not in str(error) or self._restarts == _RESTARTS:
+            return False
+        self._restarts += 1
+        self._notice = (
+            "the Python process of the source was not ready within the 10 s that Spark waits; "
+            f"nothing was read, and the query is started again ({self._restarts} of {_RESTARTS})"
+        )
+        self._query = self._start()
+        return True
 
 
 def _settings(job: IngestJob, state: IngestState) -> IngestSettings:
@@ -208,7 +257,8 @@ def _start(
     try:
         messages = source.load()
     except PySparkException as error:
-        raise IngestError(f"the job cannot start: {reason_of(error)}") from error
+        text = f"the job cannot start: {reason_of(error)}"
+        raise ingest_error(text, FailureCause.OTHER) from error
     writer = messages.writeStream.foreachBatch(handler)
     writer = writer.option("checkpointLocation", state.checkpoint).queryName(f"ingest-{state.run}")
     if job.available_now:

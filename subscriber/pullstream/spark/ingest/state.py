@@ -16,10 +16,10 @@ from pullstream.spark.spool.spool import META
 from pullstream.spark.tables.batch import BatchName
 from pullstream_protocol.file_lock import FileLock
 
-_FILE = "job.json"
+JOB_FILE = "job.json"
 _LOCK = "LOCK"
 _CHECKPOINT = "checkpoint"
-_SPOOL = "spool"
+SPOOL = "spool"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class IngestState:
     @property
     def spool(self) -> Path:
         """Folder in which the source stores the messages of unfinished batches."""
-        return self.folder / _SPOOL
+        return self.folder / SPOOL
 
     def batch(self, number: int) -> BatchName:
         """Return the name of one of Spark's batches, which Spark has planned.
@@ -86,7 +86,7 @@ class IngestState:
                 that must not change now, or the state cannot be read or created.
         """
         folder = folder.absolute()
-        path = folder / _FILE
+        path = folder / JOB_FILE
         lock = _taken(folder)
         try:
             known = _read(path)
@@ -173,13 +173,33 @@ def _check_reading(folder: Path, known: Mapping[str, Any], reading: Mapping[str,
 
 def source_id(folder: Path) -> str | None:
     """Return the id of a job's spool; None if there is no spool yet."""
-    path = folder / _SPOOL / META
+    path = folder / SPOOL / META
     try:
         return uuid.UUID(json.loads(path.read_bytes())["id"]).hex
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _unusable(folder, error) from error
+
+
+def noted_job(folder: Path) -> dict[str, str]:
+    """Return the values that describe the job of a state folder, which has had a run.
+
+    Raises:
+        IngestError: The state cannot be read.
+    """
+    noted = _read(folder / JOB_FILE)
+    return {name: str(value) for name, value in noted.items() if name not in ("id", "columns")}
+
+
+def committed_offset(folder: Path) -> int:
+    """Return the source's offset at the end of Spark's newest committed batch; 0: none.
+
+    Raises:
+        IngestError: Spark's log or the spool cannot be read.
+    """
+    committed = planned_and_committed(folder)[1]
+    return 0 if committed < 0 else _batch(folder, committed).number
 
 
 def planned_and_committed(folder: Path) -> tuple[int, int]:
@@ -208,7 +228,7 @@ def _batch(folder: Path, number: int) -> BatchName:
         raise IngestError(f"{path}, which Spark has written, cannot be read: {error!r}") from error
     source = source_id(folder)
     if source is None:
-        raise IngestError(f"there is no spool in {folder / _SPOOL}, although Spark has its batches")
+        raise IngestError(f"there is no spool in {folder / SPOOL}, although Spark has its batches")
     return BatchName(source, int(offset))
 
 

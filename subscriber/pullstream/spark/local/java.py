@@ -7,15 +7,18 @@ falls back to plain Java). So Spark gets a Java home whose `java` drops that one
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from .cached_program import cache_folder, write_program
 
 MIN_VERSION = 17
 _HOME = "JAVA_HOME"
@@ -72,6 +75,32 @@ def ensure_java(environ: MutableMapping[str, str] = os.environ) -> None:
     )
 
 
+@contextmanager
+def java_without_incubator_warning(
+    environ: MutableMapping[str, str] = os.environ,
+) -> Iterator[None]:
+    """Let a Java that is started during the block print no warning about incubator modules.
+
+    Java prints it for the module `jdk.incubator.vector`, for which Spark's launcher asks.
+
+    Args:
+        environ: The environment, which has a usable Java. It is unchanged after the block.
+    """
+    before = environ.get(_HOME)
+    java = Path(before, "bin", "java") if before else shutil.which("java", path=environ.get("PATH"))
+    if java is not None:
+        # A cache that cannot be written costs a line on stderr.
+        with suppress(OSError):
+            environ[_HOME] = str(_home_around(Path(java)))
+    try:
+        yield
+    finally:
+        if before is None:
+            environ.pop(_HOME, None)
+        else:
+            environ[_HOME] = before
+
+
 def _version_of(java: Path) -> int:
     """Return the major version; 0 if this is not a working Java."""
     try:
@@ -108,18 +137,7 @@ def _shipped_java() -> Path | None:
 
 def _home_around(java: Path) -> Path:
     """Return a Java home whose `java` is the wrapper. It is kept, because executors start later."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pullstream")
-    home = cache / f"java-{_version_of(java)}"
-    wrapper = home / "bin" / "java"
-    text = _WRAPPER.format(java=shlex.quote(str(java)))
-    wrapper.parent.mkdir(parents=True, exist_ok=True)
-    if wrapper.exists() and wrapper.read_text(encoding="utf-8") == text:
-        return home
-    # Replaced atomically, because another process may be about to run the present file.
-    with tempfile.NamedTemporaryFile(
-        "w", dir=wrapper.parent, delete=False, encoding="utf-8"
-    ) as fresh:
-        fresh.write(text)
-    os.chmod(fresh.name, 0o755)
-    os.replace(fresh.name, wrapper)
+    digest = hashlib.sha256(str(java).encode()).hexdigest()[:8]
+    home = cache_folder(f"java-{_version_of(java)}-{digest}")
+    write_program(home / "bin" / "java", _WRAPPER.format(java=shlex.quote(str(java))))
     return home

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
 from pullstream.spark.datasource.registration import register
 
-from .java import ensure_java
+from .java import ensure_java, java_without_incubator_warning
 from .unix_sockets import unix_sockets
+from .worker_python import worker_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,11 @@ LOCAL = "local[*]"
 
 # Set if spark-submit has started the JVM, which then already has all its settings.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
+
+_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+# The configuration of Spark's log in commands, and the setting for other drivers than our own.
+_NO_LOG = {"spark.log.level": "FATAL"}
+_LOG = Path(__file__).absolute().with_name("log4j2.properties")
 
 _ANYWHERE = {
     # Times are shown, and times without a zone are read, in the same way on every machine.
@@ -40,7 +46,7 @@ _ON_THIS_MACHINE = {
     # not needed later, because few methods are as hot as they look at the start
     # (docs/performance.md). The user's spark.driver.extraJavaOptions come after this option and
     # override it.
-    "spark.driver.defaultJavaOptions": "-XX:CompileThresholdScaling=5",
+    _JAVA_OPTIONS: "-XX:CompileThresholdScaling=5",
     # Renames the checkpoint's files by the file system alone: half the fixed cost of a batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."
@@ -69,6 +75,12 @@ def local_session(
     Raises:
         JavaNotFound: Spark must be started, and there is no usable Java.
     """
+    return _session(master, app_name, config or {}, has_log=True)
+
+
+def _session(
+    master: str | None, app_name: str, config: Mapping[str, str], *, has_log: bool
+) -> SparkSession:
     from pyspark.sql import SparkSession
 
     running = running_session()
@@ -76,11 +88,13 @@ def local_session(
         register(running)
         return running
     builder = SparkSession.builder
-    settings = dict(config or {})
+    settings = {} if has_log else dict(_NO_LOG)
     if _SUBMITTED not in os.environ:
         master = master or LOCAL
         builder = builder.appName(app_name)
-        settings = _prepared_for(master) | settings
+        prepared = _prepared_for(master)
+        settings = prepared | settings if has_log else _without_log(prepared)
+    settings |= config
     if master is not None:
         builder = builder.master(master)
     for name, value in settings.items():
@@ -97,9 +111,16 @@ def local_session(
 def session_for(
     master: str | None = None, *, app_name: str, config: Mapping[str, str]
 ) -> Iterator[SparkSession]:
-    """Like `local_session`, and stop the session at the end of the block if it was started here."""
+    """Like `local_session`, for a command: without Spark's log, because it reports errors itself.
+
+    A session that was started here is stopped at the end of the block.
+    """
     is_ours = running_session() is None
-    session = local_session(master, app_name=app_name, config=config)
+    with ExitStack() as during_start:
+        if is_ours and _SUBMITTED not in os.environ:
+            ensure_java()
+            during_start.enter_context(java_without_incubator_warning())
+        session = _session(master, app_name, config, has_log=False)
     try:
         yield session
     finally:
@@ -127,7 +148,16 @@ def _prepared_for(master: str) -> dict[str, str]:
     ensure_java()
     if not master.startswith("local"):
         return _ANYWHERE
-    # Otherwise the workers would run with the first `python3` on PATH, without our packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return _ANYWHERE | _ON_THIS_MACHINE | unix_sockets()
+    return _ANYWHERE | _ON_THIS_MACHINE | unix_sockets() | worker_settings()
+
+
+def _without_log(settings: dict[str, str]) -> dict[str, str]:
+    """Return the settings of a driver that logs only fatal errors."""
+    options = settings.get(_JAVA_OPTIONS)
+    if options is None:
+        return settings | _NO_LOG
+    # The setting of the level comes too late for the lines that Spark prints at its start.
+    settings = settings | {_JAVA_OPTIONS: f"{options} -Dlog4j2.configurationFile={_LOG.as_uri()}"}
+    del settings["spark.log.level"]
+    return settings

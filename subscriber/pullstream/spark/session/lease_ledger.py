@@ -84,6 +84,12 @@ class LeaseLedger:
         """The numbers of the segments that are not committed, in order."""
         return sorted(self._segments)
 
+    @property
+    def oldest_buffered(self) -> float | None:
+        """The earliest publish time of the buffered messages, in seconds since the epoch."""
+        times = (group.oldest_publish_time for group in self._buffer)
+        return min((time for time in times if time is not None), default=None)
+
     def arrived(self, group: MessageGroup) -> Arrival:
         """Add received messages, in the order of arrival. The ledger owns the group from now on."""
         before, count = len(self._held), len(group)

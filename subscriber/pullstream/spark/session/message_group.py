@@ -11,7 +11,7 @@ from pullstream.message import Message, encoded_of
 from pullstream.spark.rows.columns import Columns
 from pullstream.spark.rows.rows import to_batch
 from pullstream.spark.spool.message_keys import Key, keys_of
-from pullstream.spark.spool.segment import ACK_ID
+from pullstream.spark.spool.segment import ACK_ID, oldest_of
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +32,18 @@ class MessageGroup:
     keys: list[Key]
     messages: list[Message]
     rows: pa.RecordBatch | None
+    _oldest: float | None = None
+
+    @property
+    def oldest_publish_time(self) -> float | None:
+        """The earliest publish time, in seconds since the epoch; None without messages."""
+        if self._oldest is None:
+            if self.rows is not None:
+                self._oldest = oldest_of(self.rows)
+            else:
+                times = (message.publish_time.timestamp() for message in self.messages)
+                self._oldest = min(times, default=None)
+        return self._oldest
 
     @classmethod
     def of_arrived(cls, messages: Sequence[Message], subscription: str | None) -> MessageGroup:
@@ -55,6 +67,7 @@ class MessageGroup:
         )
         del self.keys[:count], self.messages[:count]
         self.rows = None if rows is None else rows[count:]
+        self._oldest = None
         return first
 
     def keep_only(self, places: list[int]) -> None:
@@ -64,6 +77,7 @@ class MessageGroup:
         if self.rows is not None:
             # A slice would keep the memory of the other rows.
             self.rows = self.rows.take(pa.array(places, pa.int64()))
+        self._oldest = None
 
 
 def rows_of(groups: Iterable[MessageGroup], subscription: str | None) -> pa.RecordBatch:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pullstream.client import SubscriberClient
 from pullstream.exceptions import SubscriberClosed
-from pullstream.spark.errors import SpoolError
+from pullstream.spark.errors import MissingSegment, SpoolError
 from pullstream.spark.spool.atomic_files import AtomicFiles
 from pullstream.spark.spool.recovery import Recovery
 from pullstream.spark.spool.segment import SegmentFile
@@ -34,9 +35,9 @@ _DRAIN_FLUSH = 10.0
 # attempt costs as much as another batch.
 _PAUSE_WITHOUT_ROOM = 20
 
-_REPORTED = (
+REPORTED = (
     *("seq", "buffered", "leased"),
-    *("suppressedDuplicates", "unackedCommitted", "spoolBytes"),
+    *("suppressedDuplicates", "unackedCommitted", "spoolBytes", "lagMs"),
 )
 
 
@@ -191,8 +192,12 @@ class IngestSession:
         return self._drained or (buffer is not None and buffer.is_quiet(wait))
 
     def report(self) -> dict[str, int]:
-        """Return the state in numbers. All are 0 before the first call."""
-        report = dict.fromkeys(_REPORTED, 0)
+        """Return the state in numbers. All are 0 before the first call.
+
+        `lagMs` is the age of the oldest message that is received and not committed, in
+        milliseconds; 0 if there is none.
+        """
+        report = dict.fromkeys(REPORTED, 0)
         report["seq"] = self._seq
         if self._buffer is not None and self._feed is not None:
             report["unackedCommitted"] = self._feed.unanswered
@@ -202,7 +207,25 @@ class IngestSession:
                 report["leased"] = ledger.buffered + ledger.spooled
                 report["suppressedDuplicates"] = ledger.suppressed
                 report["unackedCommitted"] += ledger.spooled_up_to(self._committed)
+                oldest = ledger.oldest_buffered
+                uncommitted = [seq for seq in ledger.segments if seq > self._committed]
+            report["lagMs"] = self._age(oldest, uncommitted)
         return report
+
+    def _age(self, oldest: float | None, segments: list[int]) -> int:
+        """Return the age of the oldest message in milliseconds.
+
+        Args:
+            oldest: The earliest publish time in the buffer.
+            segments: Numbers of the segments.
+        """
+        times = [] if oldest is None else [oldest]
+        for seq in segments:
+            # A lost segment is reported by the engine's next call.
+            with suppress(MissingSegment, OSError):
+                found = self._segments.spool.get(seq).oldest_publish_time
+                times += [] if found is None else [found]
+        return round(max(self._clock.now() - min(times), 0) * 1000) if times else 0
 
     def close(self, timeout: float = 3.0) -> None:
         """Send acknowledgements, return the buffered messages, and release the spool.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 # Limits of one Arrow batch in a segment. Readers load one batch at a time, so batches must not be
 # large. Each batch has a fixed cost, so they must not be small either.
@@ -115,12 +116,29 @@ class SegmentFile:
         data: bytes = sink.getvalue().to_pybytes()
         return data
 
+    @property
+    def oldest_publish_time(self) -> float | None:
+        """The earliest publish time, in seconds since the epoch; None without rows."""
+        with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as reader:
+            times = [
+                found
+                for number in range(self.batches)
+                if (found := oldest_of(reader.get_batch(number))) is not None
+            ]
+        return min(times, default=None)
+
     def leases(self) -> dict[str, str]:
         """Return each message id with the ack id that it had when the segment was written."""
         with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as reader:
             table = reader.read_all()
             ids, ack_ids = (table.column(name).to_pylist() for name in ("message_id", ACK_ID))
             return dict(zip(ids, ack_ids, strict=True))
+
+
+def oldest_of(rows: pa.RecordBatch) -> float | None:
+    """Return the earliest publish time of rows, in seconds since the epoch; None without rows."""
+    found = pc.min(rows.column("publish_time").cast(pa.int64())).as_py()
+    return None if found is None else float(found) / 1e6
 
 
 def from_bytes(data: bytes) -> Iterator[pa.RecordBatch]:

@@ -35,6 +35,12 @@ LOCK_WAIT = 10.0
 _LOCK_LOOK = 0.05
 
 
+def segment_number(path: Path) -> int | None:
+    """Return the number of the segment that a file of a spool is; None: it is another file."""
+    match = _SEGMENT.fullmatch(path.name)
+    return None if match is None else int(match[1])
+
+
 class Spool:
     """Owner of the folder, from `open` to `close`.
 
@@ -241,8 +247,7 @@ class Spool:
         for path in self._folder.iterdir():
             if _HALF.fullmatch(path.name):
                 self._disk.delete(path)
-            elif match := _SEGMENT.fullmatch(path.name):
-                seq = int(match[1])
+            elif (seq := segment_number(path)) is not None:
                 try:
                     self._segments[seq] = SegmentFile.open(path, seq)
                 except pa.ArrowInvalid as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
@@ -22,17 +21,11 @@ from pyspark.sql.types import (
     StringType,
     StructType,
 )
-from rich.console import Console
-from rich.live import Live
 
-from pullstream.cli.ingest_view import LinesView, LiveView, Rate, summary
 from pullstream.spark.errors import IngestError
-from pullstream.spark.ingest.batch_handler import Totals
 from pullstream.spark.ingest.columns import kinds
 from pullstream.spark.ingest.config import IngestJob
-from pullstream.spark.ingest.runner import IngestReport
 from pullstream.spark.ingest.state import IngestState
-from pullstream.spark.local.java_error import reason_of
 from pullstream.spark.tables.batch import BatchName
 from tests.subscriber.command_line import failure, usage_error
 
@@ -410,98 +403,6 @@ def test_the_ingest_job_fails_on_an_unreadable_state_file_and_does_not_replace_i
     with pytest.raises(IngestError, match="cannot be used"), state_in(tmp_path):
         pass
     assert (tmp_path / "job.json").read_text() == content
-
-
-@pytest.mark.parametrize(
-    ("trace", "reason"),
-    [
-        ("one line\nand more", "one line"),
-        (
-            "a.B: x\n\tat c\nCaused by: d.E: y\n\tat f\nCaused by: g.H: root\n\t... 3 more",
-            "g.H: root",
-        ),
-        (
-            "[CODE] Failed: Traceback (most recent call last):\n  File a\n    b()\n"
-            "pullstream_protocol.errors.NotFound: 404 Resource not found (resource=x).\n"
-            " SQLSTATE: 38000\n"
-            "=== Streaming Query ===\nIdentifier: x [id = y]\n",
-            "NotFound: 404 Resource not found (resource=x).",
-        ),
-        (
-            "Failed: Traceback (most recent call last):\n  File a\nValueError: option 'x'\n\n"
-            "During handling of the above exception, another exception occurred:\n\n"
-            "Traceback (most recent call last):\n  File b\nUnboundLocalError: reader\n",
-            "ValueError: option 'x'",
-        ),
-    ],
-    ids=["plain", "java", "python", "python in trouble"],
-)
-def test_an_error_of_the_ingest_job_has_the_root_cause_of_sparks_stack_trace_in_one_line(
-    trace: str, reason: str
-) -> None:
-    """The error contains the root cause of a stack trace in one line."""
-    assert reason_of(RuntimeError(trace)) == reason
-
-
-def report(seconds: float = 2.0, rows: int = 1000, **others: Any) -> IngestReport:
-    source = {"leased": 40, "suppressedDuplicates": 7}
-    return IngestReport(Totals(3, rows, 5000, 12), seconds, source, "/data/rows", **others)
-
-
-def test_the_text_summary_of_the_ingest_job_lists_the_numbers_of_written_and_bad_records() -> None:
-    """The text summary lists the work done by the job."""
-    assert summary(report(bad_to="/bad", stopped=True), as_json=False).splitlines() == [
-        "1,000 messages in 3 batches, 5,000 bytes of data, in 2.0 s (500 a second)",
-        "988 rows to /data/rows",
-        "12 undecodable messages to /bad",
-        "7 duplicates left out",
-        "stopped between two batches; the next run continues from there",
-    ]
-
-
-def test_the_json_summary_of_the_ingest_job_has_the_numbers_of_the_text_summary() -> None:
-    """The JSON summary has the same figures."""
-    assert json.loads(summary(report(), as_json=True)) == {
-        "batches": 3,
-        "messages": 1000,
-        "bytes": 5000,
-        "bad": 12,
-        "duplicates": 7,
-        "seconds": 2.0,
-        "to": "/data/rows",
-        "badTo": None,
-        "stopped": False,
-    }
-
-
-def test_the_message_rate_shown_by_the_ingest_job_covers_only_the_last_seconds() -> None:
-    """The rate covers only the last seconds."""
-    rate = Rate()
-    assert rate.update(report(0.0, 0)) == 0.0
-    assert rate.update(report(10.0, 1000)) == 100.0
-    assert rate.update(report(20.0, 1000)) == 0.0
-
-
-def test_the_progress_of_the_ingest_job_is_printed_to_a_pipe_every_ten_seconds(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Output to a pipe gets one line every ten seconds instead of every half second."""
-    view = LinesView(as_json=False)
-    for halves in range(50):
-        view.show(report(halves / 2, halves * 100))
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("batches=3 messages=2000 bytes=5000 bad=12 duplicates=7 seconds=10.0 ")
-    assert first.endswith("rowsPerSecond=200 backlog=40")
-    assert "messages=4000" in second
-
-
-def test_the_progress_of_the_ingest_job_is_redrawn_in_one_line_on_a_terminal() -> None:
-    """The line on a terminal is redrawn with the rate and the backlog."""
-    shown = io.StringIO()
-    console = Console(file=shown, force_terminal=True, width=120)
-    with Live(console=console, auto_refresh=False) as live:
-        LiveView(live).show(report(bad_to="/bad"))
-    assert "1,000 rows in 3 batches, 0 rows/s, backlog 40, 12 bad, 2 s" in shown.getvalue()
 
 
 def test_the_ingest_command_without_pyspark_prints_the_extra_to_install(

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pullstream.spark.local.java import JavaNotFound, ensure_java
+from pullstream.spark.local.java import (
+    JavaNotFound,
+    ensure_java,
+    java_without_incubator_warning,
+)
 from tests.completed import run_command
 from tests.optional_tools import missing
 
@@ -92,3 +96,21 @@ def test_java_options_of_the_user_override_those_of_a_local_session(spark: Spark
     arguments = list(runtime.getInputArguments())
     ours = arguments.index("-XX:CompileThresholdScaling=5")
     assert ours < arguments.index("-XX:TieredStopAtLevel=1")
+
+
+@pytest.mark.parametrize("has_home", [True, False])
+def test_a_command_starts_an_installed_java_without_the_incubator_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_home: bool
+) -> None:
+    """Java prints a warning for the module. Other options and the environment stay."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    home = java_home(tmp_path / "java", "17.0.1")
+    (home / "bin" / "java").write_text('#!/bin/sh\necho "$@"\n')
+    environ = {"PATH": str(home / "bin")} | ({"JAVA_HOME": str(home)} if has_home else {})
+    before = dict(environ)
+    with java_without_incubator_warning(environ):
+        java = Path(environ["JAVA_HOME"], "bin", "java")
+        options = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "Main"]
+        told = run_command([str(java), *options], check=True)
+    assert told.stdout == "-Xmx1g Main\n"
+    assert environ == before

@@ -115,7 +115,7 @@ def test_a_pullstream_command_stops_the_spark_session_that_it_started(
     session.stop.side_effect = ConnectionRefusedError
     module = "pullstream.spark.local.session_builder"
     monkeypatch.setattr(f"{module}.running_session", lambda: session if is_running else None)
-    monkeypatch.setattr(f"{module}.local_session", lambda *_, **__: session)
+    monkeypatch.setattr(f"{module}._session", lambda *_, **__: session)
     with (
         pytest.raises(ValueError, match="mine") if fails else nullcontext(),
         session_for(app_name="test", config={}) as found,

@@ -45,3 +45,18 @@ def test_splitting_a_spark_message_group_without_rows_builds_no_rows() -> None:
     assert (first.rows, group.rows) == (None, None)
     assert flat([first, group]) == [*first.messages, *group.messages]
     assert rows_of([first, group], None).column("message_id").to_pylist() == ["a", "c"]
+
+
+def test_a_spark_message_group_knows_its_oldest_message_after_each_change() -> None:
+    """The order of arrival need not be the order of publishing."""
+    messages = batch(["a", "b", "c", "d"], published=[40, 10.5, 20, 30])
+    for group in (
+        MessageGroup.of_arrived(messages, None),
+        MessageGroup(["a", "b", "c", "d"], list(messages), None),
+    ):
+        assert group.oldest_publish_time == 10.5
+        assert group.take_first(1).oldest_publish_time == 40
+        group.keep_only([1, 2])
+        assert group.oldest_publish_time == 20
+        group.keep_only([])
+        assert group.oldest_publish_time is None

@@ -325,3 +325,24 @@ def test_a_spark_available_now_run_ends_despite_messages_published_after_its_sta
 def publish_until(broker: Emulator, stop: threading.Event) -> None:
     while not stop.wait(0.001):
         broker.publish(TOPIC, b"more")
+
+
+def test_the_lag_of_an_ingest_session_is_the_age_of_its_oldest_uncommitted_message(
+    broker: Emulator, spool: Path
+) -> None:
+    """Messages count in the buffer and in segments, and the lag is 0 without messages."""
+    make_subscription(broker)
+    settings = settings_of(broker, spool, max_messages_per_trigger=2, idle_wait=TIMEOUT)
+    with IngestSession(settings, clock=broker.clock) as session:
+        publish(broker, 2)
+        broker.clock.advance(20)
+        assert session.latest(0) == 1
+        publish(broker, 1)
+        broker.clock.advance(10)
+        assert 30_000 <= session.report()["lagMs"] < 40_000
+        eventually(lambda: session.report()["buffered"] == 1)
+        session.commit(1)
+        assert 10_000 <= session.report()["lagMs"] < 20_000
+        assert session.latest(1) == 2
+        session.commit(2)
+        assert session.report()["lagMs"] == 0

@@ -118,3 +118,13 @@ def test_the_spool_refuses_a_file_that_is_not_a_complete_segment(
     (tmp_path / "seg").write_bytes(content)
     with pytest.raises(pa.ArrowInvalid):
         SegmentFile.open(tmp_path / "seg", 1)
+
+
+def test_a_spool_segment_knows_the_publish_time_of_its_oldest_message(tmp_path: Path) -> None:
+    """The oldest message may be in any of the segment's Arrow batches."""
+    count = 2 * BATCH_ROWS
+    times = [1000.0 + number for number in range(count)]
+    times[-1] = 7.25
+    content, _ = encoded(batch([str(number) for number in range(count)], published=times))
+    AtomicFiles().write(tmp_path / "seg", content)
+    assert SegmentFile.open(tmp_path / "seg", 1).oldest_publish_time == 7.25
