@@ -21,9 +21,10 @@ from pullstream.spark.spool.committed_batches import mark_committed
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .batch_handler import BatchHandler, Totals
+from .changes import Changes
 from .columns import arrow_schema, bad_schema, check_names, kinds, table_schema
 from .config import IngestJob
-from .decoding import JsonDecoding, Undecoded
+from .decoding import Decoding, JsonDecoding, Undecoded
 from .state import IngestState, planned_and_committed, source_id
 from .targets import Target
 
@@ -98,7 +99,7 @@ def run_ingest(
     """
     session = spark or local_session()
     register(session)
-    decoding = JsonDecoding.from_ddl(job.schema) if job.schema is not None else Undecoded()
+    decoding = _decoding(job)
     rows = table_schema(session, job, decoding)
     columns = arrow_schema(rows, decoding.required)
     target = job.target(columns)
@@ -193,6 +194,13 @@ class _Run:
                 return True
             cause = self._handler.failure or error
             raise IngestError(f"the job failed: {reason_of(cause)}") from cause
+
+
+def _decoding(job: IngestJob) -> Decoding:
+    if job.schema is None:
+        return Undecoded()
+    decoding = JsonDecoding.from_ddl(job.schema)
+    return Changes.of(decoding, job.merge_on, job.delete_when) if job.merge_on else decoding
 
 
 def _settings(job: IngestJob, state: IngestState) -> IngestSettings:

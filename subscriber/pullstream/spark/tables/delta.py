@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from pullstream.spark.errors import IngestError
 from pullstream_protocol.clock import SYSTEM_CLOCK
@@ -21,6 +23,7 @@ from .columns import check_columns
 from .data_files import FilesToWrite, PartitionField, WrittenFile, text_of
 from .partitions import with_values
 from .table import until_committed
+from .touched_files import KeyRanges, KnownFile, TouchedFiles, comparable
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -84,7 +87,10 @@ class DeltaLakeTable:
 
     def newest(self, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
-        number = self._updated().transaction_version(_application(source))
+        return self._number(self._updated(), source)
+
+    def _number(self, table: DeltaTable, source: str) -> int:
+        number = table.transaction_version(_application(source))
         return -1 if number is None else number
 
     def files_to_write(self, name: str) -> FilesToWrite:
@@ -104,10 +110,70 @@ class DeltaLakeTable:
         actions = [self._action(file, now) for file in files]
         return until_committed(lambda: self._try(actions, batch), self.place)
 
-    def _try(self, actions: list[Any], batch: BatchName) -> bool | None:
-        if self.newest(batch.source) >= batch.number:
-            return False
+    def check_replaceable(self) -> None:
+        """Check that files may be removed; see MergingTable."""
+        assert self._table is not None, "call open first"
+        if self._table.metadata().configuration.get("delta.appendOnly") == "true":
+            raise IngestError(
+                f"the Delta table {self.place} has the property delta.appendOnly, and upserts "
+                "replace rows; remove the property, or write to another table"
+            )
+
+    def touched(self, keys: KeyRanges) -> TouchedFiles:
+        """Load the table and find files; see MergingTable."""
         table = self._updated()
+        actions = pa.table(table.get_add_actions())
+        known = _KnownFiles(actions, keys.names, self._partition_by, self.place)
+        return TouchedFiles(table.version(), [one for one in known if keys.may_be_in(one)])
+
+    def files_to_rewrite(self, name: str) -> FilesToWrite:
+        """Return how executors write rows again; see MergingTable."""
+        assert self._table is not None, "call open first"
+        schema = self._schema
+        added = {field.name for field in self._partition_by}
+        # Columns that other writers have added.
+        for field in pa.schema(self._table.schema().to_arrow()):
+            if field.name not in schema.names and field.name not in added:
+                schema = schema.append(field)
+        return replace(self.files_to_write(name), schema=schema.serialize().to_pybytes())
+
+    def replace(
+        self,
+        touched: TouchedFiles,
+        removed: Sequence[KnownFile],
+        added: Sequence[WrittenFile],
+        batch: BatchName,
+    ) -> bool | None:
+        """Remove and add files; see MergingTable."""
+        table = self._table
+        assert table is not None, "call open first"
+        if table.version() != touched.state:
+            return None
+        if self._number(table, batch.source) >= batch.number:
+            return False
+        now = round(SYSTEM_CLOCK.now() * 1000)
+        actions: list[Any] = [
+            RemoveAction(
+                path=file.path,
+                data_change=True,
+                deletion_timestamp=now,
+                size=file.size,
+                partition_values=dict(file.partition or {}),
+            )
+            for file in removed
+        ]
+        actions += [self._action(file, now) for file in added]
+        return self._write(table, actions, batch)
+
+    def _try(self, actions: list[Any], batch: BatchName) -> bool | None:
+        table = self._updated()
+        if self._number(table, batch.source) >= batch.number:
+            return False
+        return self._write(table, actions, batch)
+
+    def _write(self, table: DeltaTable, actions: list[Any], batch: BatchName) -> bool | None:
+        """Commit actions to the state of the table that is loaded; see until_committed."""
+        is_append = not any(isinstance(action, RemoveAction) for action in actions)
         try:
             # Without retries: they would not look for the batch again.
             table.create_write_transaction(
@@ -116,6 +182,8 @@ class DeltaLakeTable:
                 table.schema(),
                 partition_by=table.metadata().partition_columns,
                 commit_properties=CommitProperties(
+                    # Other writers ask this to find out whether they are in conflict.
+                    custom_metadata={"isBlindAppend": is_append},
                     max_commit_retries=0,
                     app_transactions=[Transaction(_application(batch.source), batch.number)],
                 ),
@@ -177,6 +245,97 @@ class DeltaLakeTable:
 
 def _application(source: str) -> str:
     return f"pullstream-{source}"
+
+
+# ---- files of the log ---------------------------------------------------------------------------
+
+# What deltalake leaves as it is in paths.
+_UNQUOTED = "/!$&'()+,:;=@"
+
+# Types whose bounds have the order of the values.
+_ORDERED = (pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp)
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+# Some writers cut times in bounds to milliseconds.
+_CUT = 1000
+
+
+class _KnownFiles:
+    """The files of a table's state, from deltalake's description of them."""
+
+    def __init__(
+        self,
+        actions: pa.Table,
+        keys: Sequence[str],
+        partition_by: Sequence[PartitionField],
+        place: str,
+    ) -> None:
+        self._actions = actions
+        self._keys = keys
+        self._in_path = [one for one in partition_by if one.transform in ("identity", "date")]
+        self._place = place
+
+    def __iter__(self) -> Iterator[KnownFile]:
+        actions = self._actions
+        paths, sizes, rows = (
+            actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")
+        )
+        partition = {name: _texts(one) for name, one in self._children("partition")}
+        least, greatest = (
+            {name: comparable(one).to_pylist() for name, one in self._bounds(side)}
+            for side in ("min", "max")
+        )
+        cut = {name for name, one in self._bounds("max") if pa.types.is_timestamp(one.type)}
+        for number, path in enumerate(paths):
+            values = {name: texts[number] for name, texts in partition.items()}
+            yield KnownFile(
+                path=self._checked(path),
+                rows=rows[number] or 0,
+                size=sizes[number],
+                partition=values,
+                least={name: bounds[number] for name, bounds in least.items()},
+                greatest={
+                    name: bounds[number] + _CUT
+                    if name in cut and bounds[number] is not None
+                    else bounds[number]
+                    for name, bounds in greatest.items()
+                },
+                values={one.name: values[one.name] for one in self._in_path},
+            )
+
+    def _checked(self, path: str) -> str:
+        """Return the file's path in the folder, with which deltalake finds it in the log."""
+        name = unquote(path)
+        if quote(name, safe=_UNQUOTED) != path or ":" in path.partition("/")[0]:
+            raise IngestError(
+                f"the Delta table {self._place} has the file {path!r}, whose name this job cannot "
+                "write to the log as it is there; rewrite the file, with Delta's OPTIMIZE"
+            )
+        return name
+
+    def _children(self, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
+        if name not in self._actions.column_names:
+            return
+        column = self._actions.column(name)
+        for field, child in zip(column.type, column.flatten(), strict=True):
+            yield field.name, child
+
+    def _bounds(self, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
+        for one, bounds in self._children(name):
+            if one in self._keys and any(test(bounds.type) for test in (*_ORDERED, *_TEXTS)):
+                yield one, bounds
+
+
+def _texts(values: pa.ChunkedArray) -> list[str | None]:
+    """Return partition values as the texts of `text_of`."""
+    return [
+        value
+        if value is None or isinstance(value, str)
+        else value.isoformat()
+        if hasattr(value, "isoformat")
+        else str(value).lower()
+        for value in values.to_pylist()
+    ]
 
 
 # ---- statistics ----------------------------------------------------------------------------------
