@@ -22,6 +22,7 @@ from pullstream.spark.tables.merge import (
 )
 from pullstream.spark.tables.table import (
     MergingTable,
+    column,
     map_in_arrow,
     until_committed,
     written_file,
@@ -87,7 +88,7 @@ class _MergedBatch:
         # Used for the keys and for the rows, and again after a conflict.
         self._changes = newest_changes(rows, columns).persist()
         try:
-            self._keys = self._changes.select(columns.all).toArrow()
+            self._keys = self._changes.select(*map(column, columns.all)).toArrow()
             self.rows = self._keys.num_rows
             to_write = table.files_to_write("")
             self._ranges = KeyRanges(self._keys.select(columns.keys), to_write.partition_by)
@@ -165,8 +166,8 @@ def _listed(files: Sequence[KnownFile]) -> str:
 
 def newest_changes(rows: DataFrame, columns: MergeColumns) -> DataFrame:
     """Return the newest change of each key. Null in the order is older than any value."""
-    *first, last = columns.order
+    *first, last = map(column, columns.order)
     # Message ids are digits, so the longer one is greater.
     order = F.struct(*first, F.length(last), last)
-    newest = F.max_by(F.struct(*rows.columns), order).alias("newest")
-    return rows.groupBy(*columns.keys).agg(newest).select("newest.*")
+    newest = F.max_by(F.struct(*map(column, rows.columns)), order).alias("newest")
+    return rows.groupBy(*map(column, columns.keys)).agg(newest).select("newest.*")

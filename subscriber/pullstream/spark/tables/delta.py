@@ -83,7 +83,7 @@ class DeltaLakeTable:
                 raise IngestError(f"cannot create a Delta table in {self.place}: {error}") from None
         except (DeltaError, OSError) as error:
             raise IngestError(f"cannot open the Delta table {self.place}: {error}") from None
-        self._check(self._table, schema, columns)
+        self._check(self._table)
 
     def newest(self, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
@@ -122,6 +122,8 @@ class DeltaLakeTable:
     def touched(self, keys: KeyRanges) -> TouchedFiles:
         """Load the table and find files; see MergingTable."""
         table = self._updated()
+        # Another writer may have switched on deletion vectors, with which files have deleted rows.
+        self._check(table)
         actions = pa.table(table.get_add_actions())
         known = _KnownFiles(actions, keys.names, self._partition_by, self.place)
         return TouchedFiles(table.version(), [one for one in known if keys.may_be_in(one)])
@@ -163,17 +165,19 @@ class DeltaLakeTable:
             for file in removed
         ]
         actions += [self._action(file, now) for file in added]
-        return self._write(table, actions, batch)
+        # The batch depends on the rows that it has read, also if it only adds files.
+        return self._write(table, actions, batch, is_append=False)
 
     def _try(self, actions: list[Any], batch: BatchName) -> bool | None:
         table = self._updated()
         if self._number(table, batch.source) >= batch.number:
             return False
-        return self._write(table, actions, batch)
+        return self._write(table, actions, batch, is_append=True)
 
-    def _write(self, table: DeltaTable, actions: list[Any], batch: BatchName) -> bool | None:
+    def _write(
+        self, table: DeltaTable, actions: list[Any], batch: BatchName, *, is_append: bool
+    ) -> bool | None:
         """Commit actions to the state of the table that is loaded; see until_committed."""
-        is_append = not any(isinstance(action, RemoveAction) for action in actions)
         try:
             # Without retries: they would not look for the batch again.
             table.create_write_transaction(
@@ -213,8 +217,9 @@ class DeltaLakeTable:
             stats=json.dumps({"numRecords": file.rows, **statistics}),
         )
 
-    def _check(self, table: DeltaTable, schema: pa.Schema, columns: list[str]) -> None:
+    def _check(self, table: DeltaTable) -> None:
         """Raise IngestError if the table needs more of a writer, or has other columns."""
+        columns = [field.name for field in self._partition_by]
         protocol, metadata = table.protocol(), table.metadata()
         features = set(protocol.writer_features or ()) - _WRITER_FEATURES
         if protocol.min_writer_version > _LARGEST_WRITER_VERSION and not protocol.writer_features:
@@ -240,7 +245,8 @@ class DeltaLakeTable:
                 f"{', '.join(metadata.partition_columns) or 'nothing'}, and the job by "
                 f"{', '.join(columns) or 'nothing'}; partition the job in the same way"
             )
-        check_columns(pa.schema(table.schema().to_arrow()), schema, self.place)
+        known = pa.schema(table.schema().to_arrow())
+        check_columns(known, with_values(self._schema, self._partition_by), self.place)
 
 
 def _application(source: str) -> str:

@@ -16,7 +16,7 @@ from .touched_files import KeyRanges, KnownFile, TouchedFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import Column, DataFrame, Row
 
 # How often a commit is tried while other writers are always faster.
 MAX_COMMITS = 50
@@ -133,9 +133,16 @@ def map_in_arrow(
     from pyspark.util import PythonEvalType
 
     mapping = UserDefinedFunction(function, columns, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    column: Any = mapping(*(rows[name] for name in rows.columns))
+    mapped: Any = mapping(*(column(name) for name in rows.columns))
     java: Any = rows._jdf
-    return DataFrame(java.mapInArrow(column._jc, False, None), rows.sparkSession)
+    return DataFrame(java.mapInArrow(mapped._jc, False, None), rows.sparkSession)
+
+
+def column(name: str) -> Column:
+    """Return a column by its name. A dot in it does not mean a field."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col("`" + name.replace("`", "``") + "`")
 
 
 def until_committed(attempt: Callable[[], bool | None], place: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
 import pytest
-from deltalake import DeltaTable, Field, schema, write_deltalake
+from deltalake import DeltaTable, Field, TableFeatures, schema, write_deltalake
 from pyiceberg.catalog import load_catalog
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table.snapshots import Snapshot
@@ -24,8 +25,10 @@ from pullstream.spark import IngestJob, run_ingest
 from pullstream.spark.errors import IngestError
 from pullstream.spark.ingest import merging_target
 from pullstream.spark.ingest.batch_handler import Totals
+from pullstream.spark.ingest.changes import Changes
 from pullstream.spark.ingest.columns import arrow_schema
-from pullstream.spark.ingest.merging_target import MergingTarget
+from pullstream.spark.ingest.decoding import JsonDecoding
+from pullstream.spark.ingest.merging_target import MergingTarget, newest_changes
 from pullstream.spark.tables.batch import BatchName
 from pullstream.spark.tables.delta import DeltaLakeTable
 from pullstream.spark.tables.iceberg import IcebergTable
@@ -294,6 +297,19 @@ def test_a_delta_table_that_only_takes_appends_is_refused_before_a_message_is_ta
         lake.driver()
 
 
+def test_a_delta_table_whose_files_have_deleted_rows_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Another writer switches on deletion vectors while the job runs."""
+    lake = Lake(spark, tmp_path / "orders", "delta")
+    driver = lake.driver()
+    DeltaTable(str(lake.folder)).alter.add_feature(
+        TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
+    )
+    with pytest.raises(IngestError, match="has deletionVectors, which this job does not support"):
+        driver.write(lake.frame([change(1, 1, 1)]), BatchName("s", 1))
+
+
 def test_an_iceberg_table_with_files_of_deleted_rows_is_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +320,42 @@ def test_an_iceberg_table_with_files_of_deleted_rows_is_refused(
     monkeypatch.setattr(Snapshot, "manifests", lambda self, io: [deletes])
     with pytest.raises(IngestError, match="has files of deleted rows, by a writer with merge-on-"):
         lake.take([change(1, 2, 2)], BatchName("s", 2))
+
+
+def test_the_newest_change_of_a_key_is_found_if_names_have_dots(spark: SparkSession) -> None:
+    """JSON fields may have any name."""
+    rows = spark.createDataFrame(
+        [(1, None, "7"), (1, 2, "6"), (2, 1, "9"), (2, 1, "10")], "`a.b` INT, `c.d` INT, e STRING"
+    )
+    columns = MergeColumns(("a.b",), ("c.d", "e"), frozenset({"e"}))
+    assert sorted(map(tuple, newest_changes(rows, columns).collect())) == [
+        (1, 2, "6"),
+        (2, 1, "10"),
+    ]
+
+
+def test_the_condition_of_deletions_is_checked_with_the_columns(spark: SparkSession) -> None:
+    """A row is kept if the condition is null, and bad conditions are refused at the start."""
+    decoding = JsonDecoding.from_ddl("id BIGINT, op STRING")
+    data = [(json.dumps({"id": number, "op": op}).encode(),) for number, op in enumerate("ID")]
+    messages = spark.createDataFrame([*data, (b'{"id": 2}',), (b'{"op": "I"}',)], "data BINARY")
+    changes = Changes.of(decoding, ["id"], "op = 'D'")
+    read = changes.read(messages)
+    assert [tuple(row) for row in changes.good(read).collect()] == [
+        (0, "I", False),
+        (1, "D", True),
+        (2, None, False),
+    ]
+    assert [row.reason for row in changes.bad(read).collect()] == ["missing: id"]
+    assert changes.required >= {"id", "_deleted"}
+    assert not any(row._deleted for row in Changes.of(decoding, ["id"]).good(read).collect())
+    for condition in ("op", "op = ", "state = 'D'"):
+        wrong = Changes.of(decoding, ["id"], condition)
+        text = f"delete_when is {condition!r}; it must be an SQL condition on columns of the table"
+        with pytest.raises(ValueError, match=re.escape(text)):
+            wrong.good(read)
+    with pytest.raises(ValueError, match="schema has the column '_Deleted', whose name is reserv"):
+        Changes.of(JsonDecoding.from_ddl("id BIGINT, _Deleted BOOLEAN"), ["id"])
 
 
 @pytest.mark.parametrize("format", FORMATS)
