@@ -43,8 +43,8 @@ def merge_columns(keys: Sequence[str], latest_by: str | None, schema: pa.Schema)
         schema: The columns of the rows.
 
     Raises:
-        ValueError: A column does not exist or has a type that is of no use for that, or the rows do
-            not have the columns of the message.
+        ValueError: A column does not exist or has a type without a use for that, or the rows
+            lack the columns of the message.
     """
     own = [name for name in schema.names if not name.startswith(PREFIX) and name != DELETED]
     for name in keys:

@@ -63,8 +63,8 @@ class IngestJob:
         every: Seconds from the start of a batch to the start of the next. Default: no pause.
         partition_by: What divides the rows into folders: columns, `day(COLUMN)`, `hour(COLUMN)`
             (both in UTC), and for Iceberg `bucket(NUMBER, COLUMN)`.
-        merge_on: Columns of a key. The messages are changes of rows, and the table has one row for
-            each key, that of its newest change. Only for Delta, Iceberg and PostgreSQL.
+        merge_on: Columns of a key. The messages are changes of rows, and the table keeps the newest
+            change of each key. Only for Delta, Iceberg and PostgreSQL.
         latest_by: The column that tells which of two changes of a key is newer, or "publish_time".
             Changes that are equal in it are compared by publish time, then by message id. Null is
             older than any value. Default: the publish time.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import uuid
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,6 +13,7 @@ from pullstream.spark.tables.batch import BatchName
 from pullstream.spark.tables.data_files import DESCRIPTION_DDL, WrittenFile
 from pullstream.spark.tables.merge import (
     RESULT_DDL,
+    FileToRead,
     MergeColumns,
     NewRows,
     RewrittenFiles,
@@ -27,7 +26,7 @@ from pullstream.spark.tables.table import (
     until_committed,
     written_file,
 )
-from pullstream.spark.tables.touched_files import KeyRanges, KnownFile, TouchedFiles, tasks_of
+from pullstream.spark.tables.touched_files import KeyRanges, TouchedFiles, tasks_of
 
 from .targets import Written
 
@@ -39,11 +38,11 @@ _FILE_ROWS = 250_000
 
 
 class MergingTarget:
-    """A Delta or Iceberg table with one row for each key, that of its newest change.
+    """A Delta or Iceberg table with one row for each key: the newest change.
 
     Executors read the files that may have keys of the batch, and write them again without the rows
-    that are replaced. The changes become rows in files of their own. One commit removes and adds
-    the files. The driver holds the keys of the batch, but no rows of the table.
+    that are replaced. The changes become rows in new files. One commit removes and adds the files.
+    The driver holds the keys of the batch, but no rows of the table.
 
     Args:
         table: The table.
@@ -130,16 +129,16 @@ class _MergedBatch:
         replaced: set[str] = set()
         late: set[int] = set()
         added: list[WrittenFile] = []
-        lists = [_listed(files) for files in tasks_of(touched.files, self._columns.keys)]
-        if not lists or not self._keys.num_rows:
+        lists = [
+            [FileToRead(file.path, file.values) for file in files]
+            for files in tasks_of(touched.files, self._columns.keys)
+        ]
+        if not lists:
             return replaced, late, added
-        function = RewrittenFiles(
-            self._table.files_to_rewrite(self._name()), self._columns, packed(self._keys)
-        )
-        spark = self._changes.sparkSession
-        tasks = spark.sparkContext.parallelize([(one,) for one in lists], len(lists))
-        frame = spark.createDataFrame(tasks, "files STRING NOT NULL")
-        for row in map_in_arrow(frame, function, RESULT_DDL).collect():
+        to_write = self._table.files_to_rewrite(self._name())
+        function = RewrittenFiles(to_write, lists, self._columns, packed(self._keys))
+        numbers = self._changes.sparkSession.range(0, len(lists), 1, len(lists))
+        for row in map_in_arrow(numbers, function, RESULT_DDL).collect():
             replaced.update(row.replaced)
             late.update(row.late)
             added += map(written_file, row.written)
@@ -157,11 +156,6 @@ class _MergedBatch:
 
     def _name(self) -> str:
         return f"{self._batch}-{uuid.uuid4().hex[:8]}"
-
-
-def _listed(files: Sequence[KnownFile]) -> str:
-    """Return files as the list that RewrittenFiles reads."""
-    return json.dumps([{"path": file.path, "values": dict(file.values)} for file in files])
 
 
 def newest_changes(rows: DataFrame, columns: MergeColumns) -> DataFrame:

@@ -255,7 +255,7 @@ def _application(source: str) -> str:
 
 # ---- files of the log ---------------------------------------------------------------------------
 
-# What deltalake leaves as it is in paths.
+# Characters that deltalake leaves as they are in paths.
 _UNQUOTED = "/!$&'()+,:;=@"
 
 # Types whose bounds have the order of the values.

@@ -9,7 +9,6 @@ pullstream.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ DELETED = "_deleted"
 # Rows of a file that are in memory at once, while others are written.
 _ROWS_AT_ONCE = 65_536
 
-# What an executor returns for the files of a task.
+# The columns that an executor returns for the files of a task.
 RESULT = pa.schema(
     [
         pa.field("replaced", pa.list_(pa.string()), nullable=False),
@@ -111,7 +110,7 @@ def _are_newer(changes: list[pa.ChunkedArray], rows: list[pa.ChunkedArray]) -> p
 
 
 def without_deleted(rows: pa.Table, publish_time: str, before: datetime) -> pa.Table:
-    """Return rows without those of keys that were deleted before a time.
+    """Return rows without deleted keys whose deletion was published before a time.
 
     Args:
         rows: Rows of a table that takes changes.
@@ -146,21 +145,34 @@ def unpacked(content: bytes) -> pa.Table:
 # ---- executors -----------------------------------------------------------------------------------
 
 
+class FileToRead(NamedTuple):
+    """A data file of a table.
+
+    Attributes:
+        path: Path relative to the table's folder, or a URL.
+        values: The values of columns that are not in the file, as texts.
+    """
+
+    path: str
+    values: Mapping[str, str | None]
+
+
 @dataclass(frozen=True)
 class RewrittenFiles:
-    """Writes the rows of data files again, without those that a batch replaces. For `mapInArrow`.
+    """Writes the rows of data files again, except replaced ones. For `mapInArrow`.
 
-    The input has one column, with a JSON list of files: `path` (relative to the table's folder, or
-    a URL) and `values` (the values of columns that are not in the file, as texts). The files of a
-    list are written together, except those from which no row is replaced: they stay.
+    The input has one column, with the numbers of lists of files. The files of a list are written
+    together, except those from which no row is replaced: they stay.
 
     Attributes:
         to_write: How the rows are written, with all columns of the table.
+        lists: The lists of files.
         columns: The columns by which changes are matched and compared.
         changes: These columns of the batch's changes; see `packed`.
     """
 
     to_write: FilesToWrite
+    lists: Sequence[Sequence[FileToRead]]
     columns: MergeColumns
     changes: bytes
 
@@ -168,11 +180,10 @@ class RewrittenFiles:
         """Write the files of each list again, and return a row for each list."""
         schema = pa.ipc.read_schema(pa.py_buffer(self.to_write.schema))
         changes = conformed(unpacked(self.changes), _only(schema, self.columns.all), {})
-        lists = (text for batch in batches for text in batch.column(0).to_pylist())
-        for number, text in enumerate(lists):
+        for number in (one for batch in batches for one in batch.column(0).to_pylist()):
             replaced: list[str] = []
             late: list[int] = []
-            rows = self._kept(json.loads(text), schema, changes, replaced, late)
+            rows = self._kept(self.lists[number], schema, changes, replaced, late)
             written = self.to_write.write(rows, f"{attempt_name()}-{number}")
             yield pa.RecordBatch.from_pylist(
                 [
@@ -187,7 +198,7 @@ class RewrittenFiles:
 
     def _kept(
         self,
-        files: Sequence[Mapping[str, Any]],
+        files: Sequence[FileToRead],
         schema: pa.Schema,
         changes: pa.Table,
         replaced: list[str],
@@ -195,15 +206,15 @@ class RewrittenFiles:
     ) -> Iterator[pa.RecordBatch]:
         """Return the rows that stay, and note replaced files and changes that came late."""
         for file in files:
-            with _opened(self.to_write, file["path"]) as source:
+            with _opened(self.to_write, file.path) as source:
                 parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-                reader = _Reader(parquet, schema, self._values(file["values"], schema))
+                reader = _Reader(parquet, schema, self._values(file.values, schema))
                 rows = reader.read(self.columns.all)
                 older, not_newer = compared(rows, changes, self.columns)
                 late.extend(not_newer.to_pylist())
                 if not len(older):
                     continue
-                replaced.append(file["path"])
+                replaced.append(file.path)
                 stays = pc.invert(pc.is_in(indices(rows.num_rows), value_set=older))
                 begin = 0
                 for part in reader.parts():
@@ -221,7 +232,7 @@ class RewrittenFiles:
 
 @dataclass(frozen=True)
 class NewRows:
-    """Writes the changes that became rows: those that did not come late. For `mapInArrow`.
+    """Writes the changes that became rows, so not the late ones. For `mapInArrow`.
 
     Attributes:
         to_write: How the rows are written.

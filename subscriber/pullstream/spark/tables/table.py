@@ -94,8 +94,7 @@ class MergingTable(Table, Protocol):
             batch: Name of the batch.
 
         Returns:
-            False if the table had the batch, and None if there is a newer state than that of
-            `touched`.
+            False if the table had the batch, and None if the table has changed since `touched`.
         """
 
 

@@ -30,7 +30,7 @@ class KnownFile:
         least: Lower bounds of columns, as `comparable` has them. A column may be missing.
         greatest: Upper bounds of columns.
         values: The values of columns that are not in the file, as texts.
-        own: What the table needs to remove the file.
+        own: The table's own description, with which it removes the file.
     """
 
     path: str

@@ -71,7 +71,7 @@ def test_a_column_of_the_data_with_the_name_publish_time_is_the_order() -> None:
 def test_a_column_of_no_use_as_key_or_order_is_refused(
     keys: list[str], latest_by: str | None, text: str
 ) -> None:
-    """The error names the option, the column, and what is allowed."""
+    """The error names the option, the column and the allowed types."""
     with pytest.raises(ValueError, match="^" + text):
         merge_columns(keys, latest_by, ROWS)
 

@@ -89,7 +89,9 @@ class Lake:
         self.spark = spark
         self.folder = folder
         self.format = format
-        self.schema = arrow_schema(StructType.fromDDL(ROWS), REQUIRED)
+        rows = StructType.fromDDL(ROWS)
+        assert isinstance(rows, StructType)
+        self.schema = arrow_schema(rows, REQUIRED)
         expressions = [PartitionExpression.parse(one) for one in partition_by]
         self._fields = partition_fields(expressions, self.schema)
 
@@ -213,12 +215,14 @@ def test_a_batch_is_joined_again_with_the_rows_of_another_drivers_commit(lake: L
     lake.take([change(number, 1, number) for number in range(4)], BatchName("s", 1))
     mine = [change(1, 3, 11), change(2, 3, 12), change(5, 3, 13)]
     others = [change(1, 2, 21), change(2, 4, 22), change(5, 4, 23, deleted=True)]
-    written = lake.driver().write(lake.frame(mine), BatchName("s", 2))
+    driver = lake.driver()
+    written = driver.write(lake.frame(mine), BatchName("s", 2))
     assert lake.take(others, BatchName("other", 1))
+    # This loads the newer state, with which the commit would have no conflict.
+    assert driver.newest(lake.spark, "other") == 1
     assert written.commit()
     old = [change(number, 1, number) for number in range(4)]
     assert lake.rows == newest([*old, *mine, *others])
-    driver = lake.driver()
     assert [driver.newest(lake.spark, one) for one in ("s", "other")] == [2, 1]
 
 

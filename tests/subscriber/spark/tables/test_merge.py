@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -20,6 +19,7 @@ from pyspark import cloudpickle
 from pullstream.spark.tables.data_files import FilesToWrite, PartitionField, text_of
 from pullstream.spark.tables.merge import (
     DELETED,
+    FileToRead,
     MergeColumns,
     NewRows,
     RewrittenFiles,
@@ -63,7 +63,7 @@ class Change(NamedTuple):
 
     @property
     def age(self) -> tuple[Any, ...]:
-        """What the changes of a key are ordered by, said in another way than in the product."""
+        """The order of the changes of a key, calculated in another way than in the product."""
         return (self.at is not None, self.at or 0, self.published, int(self.message))
 
 
@@ -184,6 +184,13 @@ def test_a_change_with_a_longer_message_id_is_newer_than_one_with_a_greater_text
     assert merged.rows == [tenth]
 
 
+def test_a_change_that_the_table_has_replaces_nothing() -> None:
+    """A message that comes again causes no file to be written again."""
+    rows = table([Change("a", 1, None, day(1), "9", False, 0)])
+    older, late = compared(rows, rows, COLUMNS)
+    assert (older.to_pylist(), late.to_pylist()) == ([], [0])
+
+
 def test_a_table_with_two_rows_of_a_key_loses_those_that_are_older_than_the_change() -> None:
     """Rows from before the upserts may have a key twice."""
     rows = table([Change("a", 1, at, day(1), "9", False, at) for at in (1, 3)])
@@ -269,13 +276,13 @@ def to_write(folder: Path, schema: pa.Schema = SCHEMA, **arguments: Any) -> File
     return FilesToWrite(folder=str(folder), prefix="", name="new", schema=serialized, **arguments)
 
 
-def stored(folder: Path, name: str, rows: pa.Table) -> dict[str, Any]:
+def stored(folder: Path, name: str, rows: pa.Table) -> FileToRead:
     pq.write_table(rows, folder / name)
-    return {"path": name, "values": {}}
+    return FileToRead(name, {})
 
 
-def rewritten(function: RewrittenFiles, *lists: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    task = pa.RecordBatch.from_pydict({"files": [json.dumps(one) for one in lists]})
+def rewritten(function: RewrittenFiles) -> list[dict[str, Any]]:
+    task = pa.RecordBatch.from_pydict({"id": list(range(len(function.lists)))})
     return [row for batch in function([task]) for row in batch.to_pylist()]
 
 
@@ -287,7 +294,8 @@ def test_an_executor_writes_only_the_files_again_that_lose_a_row(tmp_path: Path)
     ]
     new = [Change("a", 1, 6, day(1), "10", False, 0), Change("a", 2, 4, day(1), "10", False, 0)]
     new.append(Change("a", 5, 6, day(1), "10", True, 0))
-    [result] = rewritten(RewrittenFiles(to_write(tmp_path), COLUMNS, packed(table(new))), files)
+    function = RewrittenFiles(to_write(tmp_path), [files], COLUMNS, packed(table(new)))
+    [result] = rewritten(function)
     assert (result["replaced"], result["late"]) == (["0", "4"], [1])
     [written] = result["written"]
     assert rows_of(pq.read_table(tmp_path / written["path"])) == [rows[0], rows[4]]
@@ -307,12 +315,12 @@ def test_an_executor_restores_the_columns_that_a_file_has_only_in_its_partition(
 ) -> None:
     """Delta's files have no partition columns, and an empty text of a key is null there."""
     rows = table([Change("", number, 5, day(1), "9", False, number) for number in range(2)])
-    file = stored(tmp_path, "x", rows.drop_columns(["shop"])) | {"values": {"shop": None}}
+    file = stored(tmp_path, "x", rows.drop_columns(["shop"]))._replace(values={"shop": None})
     new = table([Change("", 1, 6, day(1), "10", False, 0)])
     function = RewrittenFiles(
-        to_write(tmp_path, partition_by=FIELDS, keeps_columns=True), COLUMNS, packed(new)
+        to_write(tmp_path, partition_by=FIELDS, keeps_columns=True), [[file]], COLUMNS, packed(new)
     )
-    [result] = rewritten(function, [file])
+    [result] = rewritten(function)
     assert result["replaced"] == ["x"]
     assert rows_of(pq.read_table(tmp_path / result["written"][0]["path"])) == rows_of(rows)[:1]
 
@@ -347,20 +355,20 @@ def test_the_functions_for_executors_need_no_pullstream(tmp_path: Path) -> None:
     files = [stored(tmp_path, "x", rows)]
     new = table([Change("a", 1, 6, day(1), "10", False, 0)])
     functions = (
-        RewrittenFiles(to_write(tmp_path), COLUMNS, packed(new)),
+        RewrittenFiles(to_write(tmp_path), [files], COLUMNS, packed(new)),
         NewRows(to_write(tmp_path), COLUMNS.keys, packed(new.select(COLUMNS.keys))),
     )
     (tmp_path / "pickled").write_bytes(cloudpickle.dumps(functions))  # type: ignore[no-untyped-call]
     code = (
         "import sys; sys.modules['pullstream'] = None\n"
-        "import json, pickle, pyarrow as pa\n"
+        "import pickle, pyarrow as pa\n"
         "first, second = pickle.load(open(sys.argv[1], 'rb'))\n"
-        "task = pa.RecordBatch.from_pydict({'files': [sys.argv[2]]})\n"
+        "task = pa.RecordBatch.from_pydict({'id': [0]})\n"
         "print([row['replaced'] for batch in first([task]) for row in batch.to_pylist()])\n"
         "print(sum(batch.num_rows for batch in second([])))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "pickled"), json.dumps(files)],
+        [sys.executable, "-c", code, str(tmp_path / "pickled")],
         capture_output=True,
         text=True,
         check=True,
