@@ -5,18 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.request import Request, urlopen
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from moto.server import ThreadedMotoServer
 from pyspark import cloudpickle
 
-from pullstream.spark.tables.data_files import FilesToWrite, PartitionField, text_of
+from pullstream.spark.tables.data_files import FilesToWrite, PartitionField, store_of, text_of
 from pullstream.spark.tables.merge import (
     DELETED,
     FileToRead,
@@ -299,6 +302,38 @@ def test_an_executor_writes_only_the_files_again_that_lose_a_row(tmp_path: Path)
     assert (result["replaced"], result["late"]) == (["0", "4"], [1])
     [written] = result["written"]
     assert rows_of(pq.read_table(tmp_path / written["path"])) == [rows[0], rows[4]]
+
+
+def test_an_executor_reads_and_writes_files_in_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths are relative to the table's folder, or URLs in the same store."""
+    # The local server has no certificate.
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        options = {
+            "aws_endpoint": f"http://{host}:{port}",
+            "aws_access_key_id": "a",
+            "aws_secret_access_key": "b",
+            "aws_region": "us-east-1",
+        }
+        urlopen(Request(f"http://{host}:{port}/lake", method="PUT")).close()
+        store = store_of("s3://lake/orders", options)
+        rows = [Change("a", number, 5, day(1), "9", False, number) for number in range(4)]
+        for name, own in (("data/x", rows[:2]), ("y", rows[2:])):
+            sink = pa.BufferOutputStream()
+            pq.write_table(table(own), sink)
+            store.put(name, sink.getvalue().to_pybytes())
+        new = [Change("a", number, 6, day(1), "10", False, 0) for number in (0, 3)]
+        files = [FileToRead("data/x", {}), FileToRead("s3://lake/orders/y", {})]
+        where = replace(to_write(Path()), folder="s3://lake/orders", options=options)
+        function = RewrittenFiles(where, [files], COLUMNS, packed(table(new)))
+        [result] = rewritten(function)
+        with store.open(result["written"][0]["path"]) as written:
+            assert rows_of(pq.read_table(written)) == rows[1:3]
+    finally:
+        server.stop()
 
 
 def test_an_executor_writes_the_changes_without_those_that_came_late(tmp_path: Path) -> None:
