@@ -27,7 +27,7 @@ class SparkWork:
 
     @property
     def needs_broker(self) -> bool:
-        return self.mode not in ("files", "convert")
+        return self.mode not in ("files", "convert", "upsert")
 
 
 GROUP = "Spark"
@@ -46,6 +46,22 @@ def streamed(rows: int, sink: str, *figures: Row, loop: bool = False) -> Case:
     # The time of a batch with few rows is Spark's own, and the first measurement shows it.
     once = rows == FEW
     return Case(f"Spark, {rows:,} rows a batch to {sink}", GROUP, runs, figures, once=once)
+
+
+SMALL = "into 1,000,000 rows"
+
+
+def upserts(format: str) -> Case:
+    """Return a case: the same changes into a large table and into a small one."""
+    large = SparkWork("upsert", format, 50_000, 5_000_000)
+    # The driver may have at most 1.2 times the memory, and a ratio is better if it is greater.
+    memory = Row("driver_mebibytes", against=SMALL, at_least=1 / 1.2)
+    return Case(
+        f"50,000 upserts into 5,000,000 rows of {format}",
+        GROUP,
+        {OURS: large, SMALL: replace(large, messages=1_000_000)},
+        (memory, Row("upsert_s", against=SMALL)),
+    )
 
 
 BATCH = Row("batch_ms", against=FILES)
@@ -80,4 +96,6 @@ SPARK_CASES = (
         (Row("rows"), Row("batch_ms"), WORKER, Row("miscounted", at_most=0)),
         once=True,
     ),
+    upserts("delta"),
+    upserts("iceberg"),
 )
