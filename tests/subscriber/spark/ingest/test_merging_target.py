@@ -18,6 +18,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StringType as IcebergString
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from pullstream import TopicAdminClient
@@ -25,7 +26,7 @@ from pullstream.spark import IngestJob, run_ingest
 from pullstream.spark.errors import IngestError
 from pullstream.spark.ingest import merging_target
 from pullstream.spark.ingest.batch_handler import Totals
-from pullstream.spark.ingest.changes import Changes
+from pullstream.spark.ingest.changes import Changes, merge_columns
 from pullstream.spark.ingest.columns import arrow_schema
 from pullstream.spark.ingest.decoding import JsonDecoding
 from pullstream.spark.ingest.merging_target import MergingTarget, newest_changes
@@ -274,6 +275,46 @@ def test_iceberg_keeps_no_manifests_of_removed_files(spark: SparkSession, tmp_pa
     dead = [one for one in manifests if not (one.has_added_files() or one.has_existing_files())]
     assert len(dead) == 1
     assert len(lake.rows) == 5
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_key_may_have_columns_of_all_allowed_types(
+    spark: SparkSession, tmp_path: Path, format: str
+) -> None:
+    """Bounds of files are compared with keys, and rows with changes, in each type."""
+    ddl = (
+        "flag BOOLEAN, day DATE, time TIMESTAMP, wall TIMESTAMP_NTZ, price DECIMAL(10, 2), "
+        "raw BINARY, small SMALLINT, tiny TINYINT, text STRING"
+    )
+    keys = [field.split()[0] for field in ddl.replace("(10, 2)", "").split(", ")]
+    changes = spark.sql(
+        "SELECT id % 2 = 0 AS flag, date_from_unix_date(id) AS day, timestamp_micros(id) AS time, "
+        "timestamp_ntz '2026-11-01 00:00:00' + make_dt_interval(id) AS wall, "
+        "CAST(id / 4 AS DECIMAL(10, 2)) AS price, CAST(CAST(id AS STRING) AS BINARY) AS raw, "
+        "CAST(id AS SMALLINT) AS small, CAST(id AS TINYINT) AS tiny, "
+        "repeat(CAST(id AS STRING), 40) AS text, CAST(id AS STRING) AS pubsub_message_id, "
+        "timestamp '2026-11-01 00:00:00' AS pubsub_publish_time, false AS _deleted FROM range(10)"
+    )
+    schema = arrow_schema(changes.schema, {*keys, *REQUIRED} - {"id"})
+    columns = merge_columns(keys, None, schema)
+    table = DeltaLakeTable if format == "delta" else IcebergTable
+    target = MergingTarget(table(str(tmp_path / "rows")), columns)
+    target.open(spark, schema)
+    for number, part in enumerate((changes.where("tiny < 5"), changes.where("tiny >= 5"))):
+        assert target.write(part, BatchName("s", number)).commit()
+    newer = changes.where("tiny = 3").withColumn("_deleted", F.lit(True))
+    newer = newer.withColumn("pubsub_message_id", F.lit("100"))
+    again = changes.where("tiny = 7")
+    written = target.write(newer.unionByName(again), BatchName("s", 2))
+    assert written.commit()
+    if format == "delta":
+        found = DeltaTable(str(tmp_path / "rows")).to_pyarrow_table()
+    else:
+        uri = f"sqlite:///{tmp_path / 'catalog.db'}"
+        catalog = load_catalog("default", type="sql", uri=uri)
+        found = catalog.load_table("default.rows").scan().to_arrow()
+    rows = zip(found["tiny"].to_pylist(), found["_deleted"].to_pylist(), strict=True)
+    assert sorted(rows) == [(number, number == 3) for number in range(10)]
 
 
 def test_columns_of_other_writers_keep_their_values_in_rewritten_files(lake: Lake) -> None:
