@@ -1,6 +1,6 @@
 """Measurement of upserts: the driver's memory, and the time of a batch, by rows of the table.
 
-Executors are processes of their own, so that the driver's memory is not theirs.
+Executors are separate processes, so that their memory does not count as the driver's.
 """
 
 from __future__ import annotations
