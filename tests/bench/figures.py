@@ -41,6 +41,8 @@ KINDS = {
     "peak_mebibytes": Kind("peak MiB", ",.0f"),
     "rows": Kind("rows/s", ",.0f", less_is_better=False),
     "batch_ms": Kind("ms a batch", ",.0f"),
+    "driver_mebibytes": Kind("peak MiB of Spark's driver", ",.0f"),
+    "upsert_s": Kind("s an upsert", ",.1f"),
     "worker_micros": Kind("µs CPU of the source a row", ",.1f"),
 }
 

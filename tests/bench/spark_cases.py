@@ -27,7 +27,7 @@ class SparkWork:
 
     @property
     def needs_broker(self) -> bool:
-        return self.mode not in ("files", "convert")
+        return self.mode not in ("files", "convert", "upsert")
 
 
 GROUP = "Spark"
@@ -59,6 +59,22 @@ def ingested(format: str) -> Case:
         GROUP,
         {OURS: job, PARQUET: replace(job, sink="parquet")},
         (Row("rows", against=PARQUET, at_least=0.75), Row("miscounted", at_most=0)),
+    )
+
+
+SMALL = "into 1,000,000 rows"
+
+
+def upserts(format: str) -> Case:
+    """Return a case: the same changes into a large table and into a small one."""
+    large = SparkWork("upsert", format, 50_000, 5_000_000)
+    # The driver may have at most 1.2 times the memory, and a ratio is better if it is greater.
+    memory = Row("driver_mebibytes", against=SMALL, at_least=1 / 1.2)
+    return Case(
+        f"50,000 upserts into 5,000,000 rows of {format}",
+        GROUP,
+        {OURS: large, SMALL: replace(large, messages=1_000_000)},
+        (memory, Row("upsert_s", against=SMALL)),
     )
 
 
@@ -96,4 +112,6 @@ SPARK_CASES = (
     ),
     ingested("delta"),
     ingested("iceberg"),
+    upserts("delta"),
+    upserts("iceberg"),
 )

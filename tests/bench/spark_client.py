@@ -7,6 +7,7 @@ files: a stream of one file for each batch, with the same rows.
 loop: pulls of the official client, createDataFrame, write: the work without a source.
 convert: messages into Arrow, without Spark.
 job: the whole of `run_ingest`; counts the stored rows.
+upsert: batches of --rows changes into a table of --messages rows.
 
 Prints its figures as JSON. The first batch, in which everything is started, is not counted.
 """
@@ -29,6 +30,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.spark.processes import source_workers
 
 from .client import SUBSCRIPTION, Figures
+from .upserts import upsert
 
 NAME = SUBSCRIPTION.format(0)
 SIZE = 100
@@ -277,6 +279,7 @@ MODES: dict[str, Callable[[argparse.Namespace], Figures]] = {
     "loop": loop,
     "convert": convert,
     "job": job,
+    "upsert": upsert,
 }
 
 

@@ -82,6 +82,23 @@ _BATCH_ROWS = "maxMessagesPerTrigger"
     help="A column, day(COLUMN), hour(COLUMN), or for Iceberg bucket(N, COLUMN); may be repeated.",
 )
 @click.option("--evolve", type=click.Choice(["add"]), help="Add new columns to the table.")
+@click.option(
+    "--merge-on",
+    multiple=True,
+    metavar="COLUMN",
+    help="Keep one row for each value, that of its newest message; may be repeated. For Delta, "
+    "Iceberg and PostgreSQL.",
+)
+@click.option(
+    "--latest-by",
+    metavar="COLUMN",
+    help="What tells which of two messages is newer. Default: publish_time.",
+)
+@click.option(
+    "--delete-when",
+    metavar="CONDITION",
+    help="SQL on the columns: \"op = 'D'\". Such a message marks its row as _deleted.",
+)
 @click.option("--decode", type=click.Choice(["json"]), help="Make columns from message data.")
 @click.option("--schema", help="The columns: 'id BIGINT NOT NULL, name STRING'. Needs --decode.")
 @click.option(

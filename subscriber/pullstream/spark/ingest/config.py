@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath, PurePosixPath
 from posixpath import normpath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
 from pullstream.spark.tables.file_table import FileTable
+from pullstream.spark.tables.merge import MergeColumns
 from pullstream.spark.tables.partitions import PartitionExpression, partition_fields
+from pullstream.spark.tables.table import MergingTable
 
-from .jdbc_target import JdbcTarget
+from .changes import merge_columns
+from .jdbc_target import POSTGRESQL, JdbcTarget
+from .merging_target import MergingTarget
 from .targets import FILE_FORMATS, FORMATS, LAKE_FORMATS, TableTarget, Target
 
 if TYPE_CHECKING:
@@ -61,6 +65,14 @@ class IngestJob:
         every: Seconds from the start of a batch to the start of the next. Default: no pause.
         partition_by: What divides the rows into folders: columns, `day(COLUMN)`, `hour(COLUMN)`
             (both in UTC), and for Iceberg `bucket(NUMBER, COLUMN)`.
+        merge_on: Columns of a key. The messages are changes of rows, and the table keeps the newest
+            change of each key. Only for Delta, Iceberg and PostgreSQL.
+        latest_by: The column that tells which of two changes of a key is newer, or "publish_time".
+            Changes that are equal in it are compared by publish time, then by message id. Null is
+            older than any value. Default: the publish time.
+        delete_when: SQL condition on the columns, such as `op = 'D'`, that a change deletes its
+            row. The row stays, with true in the column `_deleted`, so that an older change that
+            comes late does not revive it.
         decode: "json" makes columns from the fields of each message, according to `schema`.
             Default: messages are written unchanged.
         schema: Column definitions, such as `id BIGINT NOT NULL, name STRING`.
@@ -83,6 +95,9 @@ class IngestJob:
     available_now: bool = False
     every: float | None = None
     partition_by: tuple[str, ...] = ()
+    merge_on: tuple[str, ...] = ()
+    latest_by: str | None = None
+    delete_when: str | None = None
     decode: str | None = None
     schema: str | None = None
     bad_to: str | None = None
@@ -113,6 +128,7 @@ class IngestJob:
         self._check_partitions(is_database)
         self._check_form()
         self._check_decoding()
+        self._check_merge()
         if is_database:
             # Creating the targets checks the length of the table names.
             self._jdbc(self.table)
@@ -178,6 +194,26 @@ class IngestJob:
             raise ValueError("bad_to is only used together with decode and schema; give these too")
         self._check_bad_to()
 
+    def _check_merge(self) -> None:
+        if not self.merge_on:
+            for name in ("latest_by", "delete_when"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} is only used together with merge_on; give it too")
+            return
+        if not (self.format in LAKE_FORMATS or self.to.startswith(POSTGRESQL)):
+            raise ValueError(
+                f"merge_on is given, but format is {self.format!r} and to is {self._table!r}; only "
+                "the formats delta and iceberg and the database PostgreSQL take changes of rows"
+            )
+        if self.schema is None:
+            raise ValueError(
+                "merge_on is given, but decode is missing; the key is made of columns of the data: "
+                "give decode='json' and schema"
+            )
+        for name in self.merge_on:
+            if self.merge_on.count(name) > 1:
+                raise ValueError(f"merge_on has {name!r} more than once; remove all but one")
+
     def _check_bad_to(self) -> None:
         """Check that good and bad rows have separate locations.
 
@@ -216,6 +252,9 @@ class IngestJob:
             "format": self.format,
             # A table with partition folders of different depths is useless to readers.
             "partition_by": ", ".join(self.partition_by),
+            # Rows that were written in another order would be replaced wrongly.
+            "merge_on": ", ".join(self.merge_on),
+            "latest_by": self.latest_by or "",
         }
 
     @property
@@ -232,11 +271,12 @@ class IngestJob:
         """Return the table for rows with these columns.
 
         Raises:
-            ValueError: `partition_by` does not fit the columns.
+            ValueError: `partition_by`, `merge_on` or `latest_by` does not fit the columns.
         """
+        columns = merge_columns(self.merge_on, self.latest_by, schema) if self.merge_on else None
         if self.format == _JDBC_FORMAT:
-            return self._jdbc(self.table)
-        return self._in_folder(self.to, self.table, schema, self.expressions)
+            return replace(self._jdbc(self.table), columns=columns)
+        return self._in_folder(self.to, self.table, schema, self.expressions, columns)
 
     def bad_target(self, schema: pa.Schema) -> Target | None:
         """Return the table of messages that cannot be decoded, or None without decoding."""
@@ -261,26 +301,26 @@ class IngestJob:
         name: str | None,
         schema: pa.Schema,
         expressions: Sequence[PartitionExpression],
+        columns: MergeColumns | None = None,
     ) -> Target:
         fields = partition_fields(expressions, schema)
+        may_add = self.evolve is not None
         match self.format:
             case "delta":
                 from pullstream.spark.tables.delta import DeltaLakeTable
 
-                return TableTarget(
-                    DeltaLakeTable(path, fields, self.storage, may_add=self.evolve is not None)
-                )
+                table: MergingTable = DeltaLakeTable(path, fields, self.storage, may_add=may_add)
             case "iceberg":
                 from pullstream.spark.tables.iceberg import IcebergTable
 
-                may_add = self.evolve is not None
-                return TableTarget(
-                    IcebergTable(path, fields, self.storage, self.catalog, name, may_add=may_add)
+                table = IcebergTable(
+                    path, fields, self.storage, self.catalog, name, may_add=may_add
                 )
             case "json":
                 return TableTarget(FileTable(path, fields, self.storage, is_json=True), fields)
             case _:
                 return TableTarget(FileTable(path, fields, self.storage))
+        return TableTarget(table) if columns is None else MergingTarget(table, columns)
 
     @property
     def _table(self) -> str:

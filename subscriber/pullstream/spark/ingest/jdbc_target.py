@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 from pullstream.spark.errors import IngestError
 from pullstream.spark.local.java_error import reason_of
 from pullstream.spark.tables.batch import BatchName
+from pullstream.spark.tables.merge import MergeColumns
 
 from .targets import Written
 
@@ -37,7 +38,7 @@ _ROW, _COPY = "ingest_row", "ingest_copy"
 
 # PostgreSQL silently truncates names to 63 bytes. The part of a staging table's name with the
 # table, `_` and the 16-letter id of the run must remain, so that the name is unique.
-_POSTGRESQL = "jdbc:postgresql:"
+POSTGRESQL = "jdbc:postgresql:"
 _LONGEST = 63 - 17
 
 # Java finds a driver by the URL only on its own class path, which spark.jars does not extend.
@@ -64,6 +65,8 @@ class JdbcTarget:
         url: URL of the database.
         table: Name of the table.
         driver: Class of the JDBC driver. None: PostgreSQL's, or the driver that accepts the URL.
+        columns: The columns by which changes are matched and compared, if rows are changes. Only
+            for PostgreSQL.
 
     Raises:
         ValueError: The table's name is too long to derive other names from it.
@@ -72,10 +75,11 @@ class JdbcTarget:
     url: str
     table: str
     driver: str | None = None
+    columns: MergeColumns | None = None
 
     def __post_init__(self) -> None:
         size = len(self.table.rpartition(".")[2].encode())
-        if self.url.startswith(_POSTGRESQL) and size > _LONGEST:
+        if self.url.startswith(POSTGRESQL) and size > _LONGEST:
             raise ValueError(
                 f"table is {self.table!r}, a name of {size} bytes; in PostgreSQL it must have at "
                 f"most {_LONGEST}, because the job derives longer names from it for its own "
@@ -107,6 +111,8 @@ class JdbcTarget:
                 f"CREATE TABLE {self._batches} (source VARCHAR(64) NOT NULL PRIMARY KEY, "
                 "newest BIGINT NOT NULL, staging VARCHAR(255) NOT NULL)",
             )
+        if self._exists(spark, self.table):
+            self._make_unique(spark)
 
     def newest(self, spark: SparkSession, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
@@ -136,6 +142,7 @@ class JdbcTarget:
         self._write(numbered, staging, "overwrite")
         # Without rows: Spark knows the database's types and creates the table.
         self._write(flat.limit(0), self.table, "append")
+        self._make_unique(spark=rows.sparkSession)
 
     def take_in(
         self, spark: SparkSession, columns: Sequence[str], staging: str, batch: BatchName
@@ -152,19 +159,53 @@ class JdbcTarget:
             Whether the table did not have the batch.
         """
         quoted = self._dialect(spark).quoteIdentifier
-        names = [quoted(name) for name in columns]
-        row, copy = quoted(_ROW), quoted(_COPY)
-        # SQL that all databases understand; they execute it as a hash join.
         return self._run(
             spark,
             f"UPDATE {self._batches} SET newest = {batch.number} "
             f"WHERE source = '{batch.source}' AND newest < {batch.number}",
+            self._copy(columns, staging, quoted)
+            if self.columns is None
+            else merge_statement(self.table, staging, columns, self.columns, quoted),
+            if_changed=True,
+        )
+
+    def _copy(self, columns: Sequence[str], staging: str, quoted: Callable[[str], str]) -> str:
+        """Return the statement that copies the staged rows, each once."""
+        names = [quoted(name) for name in columns]
+        row, copy = quoted(_ROW), quoted(_COPY)
+        # SQL that all databases understand; they execute it as a hash join.
+        return (
             f"INSERT INTO {self.table} ({', '.join(names)}) "
             f"SELECT {', '.join(f's.{name}' for name in names)} FROM {staging} s JOIN "
             f"(SELECT {row}, MIN({copy}) {copy} FROM {staging} GROUP BY {row}) k "
-            f"ON s.{row} = k.{row} AND s.{copy} = k.{copy}",
-            if_changed=True,
+            f"ON s.{row} = k.{row} AND s.{copy} = k.{copy}"
         )
+
+    def _make_unique(self, spark: SparkSession) -> None:
+        """Check that the key is unique in the table, which a new table gets an index for.
+
+        Raises:
+            IngestError: The table has rows, and the key is not unique.
+        """
+        if self.columns is None:
+            return
+        quoted = self._dialect(spark).quoteIdentifier
+        keys = ", ".join(quoted(name) for name in self.columns.keys)
+        index = f"CREATE UNIQUE INDEX ON {self.table} ({keys})"
+        try:
+            # PostgreSQL looks for the index when it plans the statement.
+            self._first(
+                spark,
+                f"EXPLAIN INSERT INTO {self.table} ({keys}) SELECT {keys} FROM {self.table} "
+                f"ON CONFLICT ({keys}) DO NOTHING",
+            )
+        except Py4JJavaError as error:
+            if self._first(spark, f"SELECT 1 FROM {self.table} LIMIT 1") is not None:
+                raise IngestError(
+                    f"{self.place} has no unique index on the key, which upserts need "
+                    f"({reason_of(error)}); create one: {index}"
+                ) from error
+            self._run(spark, index)
 
     def staged(self, spark: SparkSession, staging: str) -> int:
         """Return the number of staged rows."""
@@ -180,7 +221,7 @@ class JdbcTarget:
         return f"{self.table}_batches"
 
     def _options(self) -> dict[str, str]:
-        is_postgresql = self.url.startswith(_POSTGRESQL)
+        is_postgresql = self.url.startswith(POSTGRESQL)
         known = {
             "driver": self.driver or (_POSTGRESQL_DRIVER if is_postgresql else None),
             "user": os.environ.get(USER_VARIABLE),
@@ -257,6 +298,62 @@ class JdbcTarget:
         except Py4JJavaError:
             return False
         return True
+
+
+def merge_statement(
+    table: str,
+    staging: str,
+    names: Sequence[str],
+    columns: MergeColumns,
+    quoted: Callable[[str], str],
+) -> str:
+    """Return PostgreSQL's statement that puts staged changes into a table.
+
+    Args:
+        table: The table, with a unique index on the key.
+        staging: The table of the changes. It may have several of a key, and one several times.
+        names: The columns of both.
+        columns: Those by which changes are matched and compared.
+        quoted: Quotes a name.
+    """
+    keys = ", ".join(quoted(name) for name in columns.keys)
+    listed = ", ".join(quoted(name) for name in names)
+    newest_first = ", ".join(f"{one} DESC NULLS LAST" for one in _order(columns, "s", quoted))
+    others = [quoted(name) for name in names if name not in columns.keys]
+    return (
+        f"INSERT INTO {table} AS t ({listed}) "
+        f"SELECT DISTINCT ON ({keys}) {listed} FROM {staging} s ORDER BY {keys}, {newest_first} "
+        f"ON CONFLICT ({keys}) DO UPDATE SET "
+        + ", ".join(f"{one} = EXCLUDED.{one}" for one in others)
+        + f" WHERE {_is_newer(columns, quoted)}"
+    )
+
+
+def _order(columns: MergeColumns, place: str, quoted: Callable[[str], str]) -> list[str]:
+    """Return the values by which changes are compared.
+
+    Texts are compared by their bytes. Message ids are digits, so the longer one is greater.
+    """
+    values = [
+        f'{place}.{quoted(name)} COLLATE "C"'
+        if name in columns.texts
+        else f"{place}.{quoted(name)}"
+        for name in columns.order
+    ]
+    values.insert(-1, f"length({place}.{quoted(columns.order[-1])})")
+    return values
+
+
+def _is_newer(columns: MergeColumns, quoted: Callable[[str], str]) -> str:
+    """Return the condition that a change is newer than the row. Null is older than any value."""
+    condition = "false"
+    pairs = zip(_order(columns, "EXCLUDED", quoted), _order(columns, "t", quoted), strict=True)
+    for change, row in reversed(list(pairs)):
+        condition = (
+            f"({change} > {row} OR ({change} IS NOT NULL AND {row} IS NULL) "
+            f"OR ({change} IS NOT DISTINCT FROM {row} AND {condition}))"
+        )
+    return condition
 
 
 class StagedRows:

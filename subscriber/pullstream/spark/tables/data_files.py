@@ -88,6 +88,17 @@ class WrittenFile:
         """Parquet's footer."""
         return pq.read_metadata(io.BytesIO(self.footer))
 
+    def described(self) -> dict[str, Any]:
+        """Return the row that an executor returns; see DESCRIPTION."""
+        return {
+            "path": self.path,
+            "rows": self.rows,
+            "size": self.size,
+            "partition": json.dumps(self.partition),
+            "footer": self.footer,
+            "attempt": self.attempt,
+        }
+
 
 @dataclass(frozen=True)
 class FilesToWrite:
@@ -117,25 +128,8 @@ class FilesToWrite:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of one task, and return a row for each file. For `mapInArrow`."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None, "called by a task"
-        written = self.write(batches, f"{context.partitionId():05}-{context.taskAttemptId()}")
-        yield pa.RecordBatch.from_pylist(
-            [
-                {
-                    "path": file.path,
-                    "rows": file.rows,
-                    "size": file.size,
-                    "partition": json.dumps(file.partition),
-                    "footer": file.footer,
-                    "attempt": context.attemptNumber(),
-                }
-                for file in written
-            ],
-            schema=DESCRIPTION,
-        )
+        written = self.write(batches, attempt_name())
+        yield pa.RecordBatch.from_pylist([file.described() for file in written], DESCRIPTION)
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> list[WrittenFile]:
         """Write rows, each partition to a file of its own, and return the files.
@@ -181,6 +175,16 @@ class FilesToWrite:
         data = sink.getvalue()
         pq.read_metadata(pa.BufferReader(data)).write_metadata_file(footer)
         return data.to_pybytes(), footer.getvalue().to_pybytes()
+
+
+def attempt_name() -> str:
+    """Return the name of the attempt of the task that runs here, which no other attempt has."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return "00000-0"
+    return f"{context.partitionId():05}-{context.taskAttemptId()}"
 
 
 # ---- division ------------------------------------------------------------------------------------
@@ -376,6 +380,10 @@ class LocalFolder:
         except FileNotFoundError:
             return None
 
+    def open(self, path: str) -> pa.NativeFile:
+        """Open a file to read parts of it."""
+        return pa.OSFile(str(self._folder / path))
+
     def list(self, prefix: str = "") -> Iterator[str]:
         """Return the paths of the files below a folder, without an order."""
         for folder, _, names in os.walk(self._folder / prefix):
@@ -461,6 +469,10 @@ class Bucket:
             return bytes(self._store.get(path).bytes())
         except FileNotFoundError:
             return None
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Fetch a file to read parts of it. Few requests are faster than few bytes."""
+        return pa.BufferReader(pa.py_buffer(self._store.get(path).bytes()))
 
     def list(self, prefix: str = "") -> Iterator[str]:
         """Return the paths of the files below a folder, without an order."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
@@ -22,6 +23,7 @@ from .data_files import FilesToWrite, PartitionField, WrittenFile, text_of
 from .delta_log import DeltaLog
 from .partitions import with_values
 from .table import until_committed
+from .touched_files import KeyRanges, KnownFile, TouchedFiles, comparable
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -118,11 +120,77 @@ class DeltaLakeTable:
         actions = [self._action(file, now) for file in files]
         return until_committed(lambda: self._try(actions, batch), self.place)
 
+    def check_replaceable(self) -> None:
+        """Check that files may be removed; see MergingTable."""
+        assert self._table is not None, "call open first"
+        if self._table.metadata().configuration.get("delta.appendOnly") == "true":
+            raise IngestError(
+                f"the Delta table {self.place} has the property delta.appendOnly, and upserts "
+                "replace rows; remove the property, or write to another table"
+            )
+
+    def touched(self, keys: KeyRanges) -> TouchedFiles:
+        """Load the table and find files; see MergingTable."""
+        # This checks the table again: another writer may have switched on deletion vectors, with
+        # which files have deleted rows.
+        table = self._load()
+        actions = pa.table(table.get_add_actions())
+        known = _KnownFiles(actions, keys.names, self._partition_by, self.place)
+        return TouchedFiles(table.version(), [one for one in known if keys.may_be_in(one)])
+
+    def files_to_rewrite(self, name: str) -> FilesToWrite:
+        """Return how executors write rows again; see MergingTable."""
+        assert self._table is not None, "call open first"
+        schema = self._schema
+        added = {field.name for field in self._partition_by}
+        # Columns that other writers have added.
+        for field in pa.schema(self._table.schema().to_arrow()):
+            if field.name not in schema.names and field.name not in added:
+                schema = schema.append(field)
+        return replace(self.files_to_write(name), schema=schema.serialize().to_pybytes())
+
+    def replace(
+        self,
+        touched: TouchedFiles,
+        removed: Sequence[KnownFile],
+        added: Sequence[WrittenFile],
+        batch: BatchName,
+    ) -> bool | None:
+        """Remove and add files; see MergingTable."""
+        assert self._log is not None, "call open first"
+        if self._log.version != touched.state:
+            return None
+        if self._number(batch.source) >= batch.number:
+            return False
+        now = round(SYSTEM_CLOCK.now() * 1000)
+        actions: list[dict[str, Any]] = [
+            {
+                "remove": {
+                    "path": file.own,
+                    "deletionTimestamp": now,
+                    "dataChange": True,
+                    "extendedFileMetadata": True,
+                    "partitionValues": dict(file.partition or {}),
+                    "size": file.size,
+                }
+            }
+            for file in removed
+        ]
+        actions += [self._action(file, now) for file in added]
+        # The batch depends on the rows that it has read, also if it only adds files.
+        return self._append(actions, batch, is_append=False)
+
     def _try(self, actions: list[dict[str, Any]], batch: BatchName) -> bool | None:
         # One state for the look and the commit, which fails if there is a newer one.
         self._follow()
         if self._number(batch.source) >= batch.number:
             return False
+        return self._append(actions, batch, is_append=True)
+
+    def _append(
+        self, actions: list[dict[str, Any]], batch: BatchName, *, is_append: bool
+    ) -> bool | None:
+        """Commit actions to the state of the table that is known; see until_committed."""
         assert self._log is not None, "call open first"
         assert self._table is not None, "call open first"
         application = _application(batch.source)
@@ -131,7 +199,7 @@ class DeltaLakeTable:
             "version": batch.number,
             "lastUpdated": round(SYSTEM_CLOCK.now() * 1000),
         }
-        if not self._log.append([{"txn": transaction}, *actions]):
+        if not self._log.append([{"txn": transaction}, *actions], is_append=is_append):
             return None
         self._transactions[application] = batch.number
         self._log.add_checkpoint(self._table.metadata().configuration)
@@ -243,6 +311,94 @@ class DeltaLakeTable:
 
 def _application(source: str) -> str:
     return f"pullstream-{source}"
+
+
+# ---- files of the log ---------------------------------------------------------------------------
+
+# Types whose bounds have the order of the values.
+_ORDERED = (pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp)
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+# Some writers cut times in bounds to milliseconds.
+_CUT = 1000
+
+
+class _KnownFiles:
+    """The files of a table's state, from deltalake's description of them."""
+
+    def __init__(
+        self,
+        actions: pa.Table,
+        keys: Sequence[str],
+        partition_by: Sequence[PartitionField],
+        place: str,
+    ) -> None:
+        self._actions = actions
+        self._keys = keys
+        self._in_path = [one for one in partition_by if one.transform in ("identity", "date")]
+        self._place = place
+
+    def __iter__(self) -> Iterator[KnownFile]:
+        actions = self._actions
+        paths, sizes, rows = (
+            actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")
+        )
+        partition = {name: _texts(one) for name, one in self._children("partition")}
+        least, greatest = (
+            {name: comparable(one).to_pylist() for name, one in self._bounds(side)}
+            for side in ("min", "max")
+        )
+        cut = {name for name, one in self._bounds("max") if pa.types.is_timestamp(one.type)}
+        for number, path in enumerate(paths):
+            values = {name: texts[number] for name, texts in partition.items()}
+            yield KnownFile(
+                path=self._checked(path),
+                rows=rows[number] or 0,
+                size=sizes[number],
+                partition=values,
+                least={name: bounds[number] for name, bounds in least.items()},
+                greatest={
+                    name: bounds[number] + _CUT
+                    if name in cut and bounds[number] is not None
+                    else bounds[number]
+                    for name, bounds in greatest.items()
+                },
+                values={one.name: values[one.name] for one in self._in_path},
+                own=path,
+            )
+
+    def _checked(self, path: str) -> str:
+        """Return the file's path in the folder."""
+        if ":" in path.partition("/")[0]:
+            raise IngestError(
+                f"the Delta table {self._place} has the file {path!r}, which is outside of its "
+                "folder; upserts rewrite files, and do not support shallow clones"
+            )
+        return unquote(path)
+
+    def _children(self, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
+        if name not in self._actions.column_names:
+            return
+        column = self._actions.column(name)
+        for field, child in zip(column.type, column.flatten(), strict=True):
+            yield field.name, child
+
+    def _bounds(self, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
+        for one, bounds in self._children(name):
+            if one in self._keys and any(test(bounds.type) for test in (*_ORDERED, *_TEXTS)):
+                yield one, bounds
+
+
+def _texts(values: pa.ChunkedArray) -> list[str | None]:
+    """Return partition values as the texts of `text_of`."""
+    return [
+        value
+        if value is None or isinstance(value, str)
+        else value.isoformat()
+        if hasattr(value, "isoformat")
+        else str(value).lower()
+        for value in values.to_pylist()
+    ]
 
 
 # ---- statistics ----------------------------------------------------------------------------------

@@ -47,17 +47,19 @@ class DeltaLog:
             self.version += 1
             yield from map(json.loads, content.splitlines())
 
-    def append(self, actions: Sequence[Mapping[str, Any]]) -> bool:
-        """Add a version that appends; return False if there is a newer version than the known one.
+    def append(self, actions: Sequence[Mapping[str, Any]], *, is_append: bool = True) -> bool:
+        """Add a version; return False if there is a newer version than the known one.
 
         Args:
             actions: The actions, without `commitInfo`.
+            is_append: Whether the version depends on no rows of the table. Other writers ask this
+                to find out whether they are in conflict.
         """
         info = {
             "timestamp": round(SYSTEM_CLOCK.now() * 1000),
-            "operation": "WRITE",
-            "operationParameters": {"mode": "Append"},
-            "isBlindAppend": True,
+            "operation": "WRITE" if is_append else "MERGE",
+            "operationParameters": {"mode": "Append"} if is_append else {},
+            "isBlindAppend": is_append,
             "engineInfo": f"pullstream:{VERSION}",
         }
         lines = [json.dumps(one) for one in ({"commitInfo": info}, *actions)]

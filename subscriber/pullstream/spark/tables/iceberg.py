@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -22,14 +24,24 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestFile,
+)
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table as PyIcebergTable
-from pyiceberg.table import Transaction
+from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import TableUpdate, update_table_metadata
-from pyiceberg.table.update.snapshot import ExpireSnapshots
+from pyiceberg.table.update.snapshot import (
+    ExpireSnapshots,
+    _ManifestMergeManager,
+    _OverwriteFiles,
+)
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -38,13 +50,15 @@ from pyiceberg.transforms import (
     Transform,
 )
 from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
 
 from pullstream.spark.errors import IngestError
 
 from .batch import BatchName
 from .columns import ColumnCheck
-from .data_files import FilesToWrite, PartitionField, WrittenFile
+from .data_files import FilesToWrite, PartitionField, WrittenFile, text_of
 from .table import until_committed
+from .touched_files import KeyRanges, KnownFile, TouchedFiles
 
 # The table's property with the number of a source's newest batch.
 _MARKER = "pullstream.batch."
@@ -178,21 +192,113 @@ class IcebergTable:
         self._expire(table)
         return committed
 
+    def check_replaceable(self) -> None:
+        """Check that files may be removed: each writer may do that. See MergingTable."""
+
+    def touched(self, keys: KeyRanges) -> TouchedFiles:
+        """Load the table and find files; see MergingTable."""
+        table = self._refreshed()
+        snapshot = table.current_snapshot()
+        if snapshot is None:
+            return TouchedFiles(None, [])
+        manifests = snapshot.manifests(table.io)
+        if any(one.content != ManifestContent.DATA for one in manifests):
+            raise IngestError(
+                f"the Iceberg table {self.place} has files of deleted rows, by a writer with "
+                "merge-on-read, which upserts do not support; rewrite its data files, and let "
+                "other writers use copy-on-write"
+            )
+        known = (
+            self._known(table, entry.data_file, keys.names)
+            for manifest in manifests
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        )
+        return TouchedFiles(snapshot.snapshot_id, [one for one in known if keys.may_be_in(one)])
+
+    def files_to_rewrite(self, name: str) -> FilesToWrite:
+        """Return how executors write rows again; see MergingTable."""
+        table = self._refreshed()
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
+        return replace(self.files_to_write(name), schema=schema.serialize().to_pybytes())
+
+    def replace(
+        self,
+        touched: TouchedFiles,
+        removed: Sequence[KnownFile],
+        added: Sequence[WrittenFile],
+        batch: BatchName,
+    ) -> bool | None:
+        """Remove and add files; see MergingTable."""
+        table = self._table
+        assert table is not None, "call open first"
+        if table.metadata.current_snapshot_id != touched.state:
+            return None
+        if self._number(table, batch.source) >= batch.number:
+            return False
+        data_files = [data_file(table, file) for file in added]
+        committed = self._write(table, data_files, batch, [file.own for file in removed])
+        if committed:
+            self._expire(table)
+        return committed
+
+    def _known(self, table: PyIcebergTable, file: DataFile, names: Sequence[str]) -> KnownFile:
+        fields = [table.schema().find_field(name) for name in names]
+        least, greatest = (
+            {
+                field.name: from_bytes(field.field_type, bounds[field.field_id])
+                for field in fields
+                if isinstance(field.field_type, PrimitiveType) and field.field_id in (bounds or {})
+            }
+            for bounds in (file.lower_bounds, file.upper_bounds)
+        )
+        path = file.file_path.removeprefix(f"{table.location()}/")
+        return KnownFile(
+            path=path,
+            rows=file.record_count,
+            size=file.file_size_in_bytes,
+            partition={
+                field.name: text_of(field, file.partition[index])
+                for index, field in enumerate(self._partition_by)
+            }
+            if file.spec_id == table.metadata.default_spec_id
+            else None,
+            least=least,
+            greatest=greatest,
+            own=file,
+        )
+
     def _try(
         self, table: PyIcebergTable, files: Sequence[DataFile], batch: BatchName
     ) -> bool | None:
         # Not loaded again for the first attempt: if the state is old, the commit fails.
         if self._number(table, batch.source) >= batch.number:
             return False
+        return self._write(table, files, batch)
+
+    def _write(
+        self,
+        table: PyIcebergTable,
+        files: Sequence[DataFile],
+        batch: BatchName,
+        removed: Sequence[DataFile] = (),
+    ) -> bool | None:
+        """Commit files to the state of the table that is loaded; see until_committed."""
         try:
             with once(table) as transaction:
                 transaction.set_properties({f"{_MARKER}{batch.source}": str(batch.number)})
                 # Also without files: the new snapshot makes the commit fail if another one came
                 # after this state was loaded.
-                update = transaction.update_snapshot({_MADE_BY: str(batch)})
-                with update.merge_append() as append:
+                made_by = {_MADE_BY: str(batch)}
+                update: Any = (
+                    _ReplacedFiles(Operation.OVERWRITE, transaction, table.io, None, made_by)
+                    if removed
+                    else transaction.update_snapshot(made_by).merge_append()
+                )
+                with update:
                     for file in files:
-                        append.append_data_file(file)
+                        update.append_data_file(file)
+                    for file in removed:
+                        update.delete_data_file(file)
         except CommitFailedException:
             table.refresh()
             return None
@@ -367,6 +473,27 @@ def _made_by(metadata: TableMetadata, writer: str) -> list[Snapshot]:
 
 def _default_catalog(folder: Path) -> Path:
     return folder.parent / "catalog.db"
+
+
+class _ReplacedFiles(_OverwriteFiles):
+    """A snapshot with files removed and added, which merges manifests as appends do.
+
+    pyiceberg's own keeps the manifests whose files are all removed, so that each commit has one
+    more of them to read.
+    """
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        manifests = super()._existing_manifests()
+        return [one for one in manifests if one.has_added_files() or one.has_existing_files()]
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        manager: _ManifestMergeManager[Any] = _ManifestMergeManager(
+            target_size_bytes=TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT,
+            min_count_to_merge=TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT,
+            merge_enabled=True,
+            snapshot_producer=self,
+        )
+        return manager.merge_manifests(manifests)
 
 
 def _transform(field: PartitionField) -> Transform[Any, Any]:

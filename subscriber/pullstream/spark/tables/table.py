@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,10 +12,11 @@ from pullstream.spark.errors import IngestError
 
 from .batch import BatchName
 from .data_files import DESCRIPTION_DDL, FilesToWrite, LocalFolder, WrittenFile, store_of
+from .touched_files import KeyRanges, KnownFile, TouchedFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
 # How often a commit is tried while other writers are always faster.
 MAX_COMMITS = 50
@@ -57,27 +58,57 @@ class Table(Protocol):
         """
 
 
+class MergingTable(Table, Protocol):
+    """A table whose files can be replaced, so that it takes changes of rows."""
+
+    def check_replaceable(self) -> None:
+        """Check that files may be removed from the open table.
+
+        Raises:
+            IngestError: They may not.
+        """
+
+    def touched(self, keys: KeyRanges) -> TouchedFiles:
+        """Load the newest state of the table, and return its files that may have some keys.
+
+        Raises:
+            IngestError: The state has something else than data files, such as deleted rows.
+        """
+
+    def files_to_rewrite(self, name: str) -> FilesToWrite:
+        """Return how executors write rows of the table again, with all columns of the table."""
+
+    def replace(
+        self,
+        touched: TouchedFiles,
+        removed: Sequence[KnownFile],
+        added: Sequence[WrittenFile],
+        batch: BatchName,
+    ) -> bool | None:
+        """Remove files, add files and the batch's name, in one commit.
+
+        Args:
+            touched: The result of the last call of `touched`.
+            removed: Those of its files to remove.
+            added: The new files.
+            batch: Name of the batch.
+
+        Returns:
+            False if the table had the batch, and None if the table has changed since `touched`.
+        """
+
+
 def write_files(table: Table, rows: DataFrame, batch: BatchName) -> list[WrittenFile]:
     """Write the rows of a batch on the executors, and return the files, which `commit` takes."""
     # A replay writes files of other names, so the files of a killed attempt never get in its way.
     to_write = table.files_to_write(f"{batch}-{uuid.uuid4().hex[:8]}")
     # Each attempt of a task returns its own files, and Spark reports one attempt of each task.
-    files = [
-        WrittenFile(
-            row.path,
-            row.rows,
-            row.size,
-            tuple(json.loads(row.partition)),
-            bytes(row.footer),
-            row.attempt,
-        )
-        for row in _map_in_arrow(rows, to_write).collect()
-    ]
-    _check_that_driver_sees(files, to_write)
+    files = [written_file(row) for row in map_in_arrow(rows, to_write, DESCRIPTION_DDL).collect()]
+    check_that_driver_sees(files, to_write)
     return files
 
 
-def _check_that_driver_sees(files: Sequence[WrittenFile], written: FilesToWrite) -> None:
+def check_that_driver_sees(files: Sequence[WrittenFile], written: FilesToWrite) -> None:
     """Raise IngestError if executors have written files to disks of their own."""
     store = store_of(written.folder, written.options)
     if isinstance(store, LocalFolder):
@@ -90,20 +121,47 @@ def _check_that_driver_sees(files: Sequence[WrittenFile], written: FilesToWrite)
                 )
 
 
-def _map_in_arrow(rows: DataFrame, to_write: FilesToWrite) -> DataFrame:
-    """Return the result of `mapInArrow`, which asks for pandas, although it does not use it."""
+def written_file(row: Row) -> WrittenFile:
+    """Return the file that a row of an executor describes."""
+    return WrittenFile(
+        row.path,
+        row.rows,
+        row.size,
+        tuple(json.loads(row.partition)),
+        bytes(row.footer),
+        row.attempt,
+    )
+
+
+def map_in_arrow(
+    rows: DataFrame,
+    function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    columns: str,
+) -> DataFrame:
+    """Return the result of `mapInArrow`, which asks for pandas, although it does not use it.
+
+    Args:
+        rows: The rows.
+        function: Called on the executors for each partition. Pickled.
+        columns: The columns of the result, as DDL.
+    """
     if find_spec("pandas") is not None:
-        return rows.mapInArrow(to_write, DESCRIPTION_DDL)
+        return rows.mapInArrow(function, columns)
     from pyspark.sql import DataFrame
     from pyspark.sql.udf import UserDefinedFunction
     from pyspark.util import PythonEvalType
 
-    function = UserDefinedFunction(
-        to_write, DESCRIPTION_DDL, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
-    )
-    column: Any = function(*(rows[name] for name in rows.columns))
+    mapping = UserDefinedFunction(function, columns, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    mapped: Any = mapping(*(column(name) for name in rows.columns))
     java: Any = rows._jdf
-    return DataFrame(java.mapInArrow(column._jc, False, None), rows.sparkSession)
+    return DataFrame(java.mapInArrow(mapped._jc, False, None), rows.sparkSession)
+
+
+def column(name: str) -> Column:
+    """Return a column by its name. A dot in it does not mean a field."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col("`" + name.replace("`", "``") + "`")
 
 
 def until_committed(attempt: Callable[[], bool | None], place: str) -> bool:
