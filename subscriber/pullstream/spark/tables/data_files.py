@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -128,7 +128,11 @@ class FilesToWrite:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of one task, and return a row for each file. For `mapInArrow`."""
-        written = self.write(batches, attempt_name())
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = context.attemptNumber() if context is not None else 0
+        written = [replace(file, attempt=attempt) for file in self.write(batches, attempt_name())]
         yield pa.RecordBatch.from_pylist([file.described() for file in written], DESCRIPTION)
 
     def write(self, batches: Iterable[pa.RecordBatch], task: str) -> list[WrittenFile]:

@@ -38,7 +38,8 @@ RESULT = pa.schema(
 )
 RESULT_DDL = (
     "replaced ARRAY<STRING> NOT NULL, late ARRAY<BIGINT> NOT NULL, written ARRAY<STRUCT<"
-    "path: STRING, rows: BIGINT, size: BIGINT, partition: STRING, footer: BINARY>> NOT NULL"
+    "path: STRING, rows: BIGINT, size: BIGINT, partition: STRING, footer: BINARY, attempt: INT>> "
+    "NOT NULL"
 )
 
 
