@@ -107,6 +107,10 @@ def summary(report: IngestReport, *, as_json: bool) -> str:
     ]
     if report.bad_to is not None:
         lines.append(f"{totals.bad:,} undecodable messages to {report.bad_to}")
+    if totals.unknown_fields:
+        lines.append(f"{totals.unknown_fields:,} fields outside the schema left out")
+    if totals.cut_times:
+        lines.append(f"{totals.cut_times:,} rows with times whose nanoseconds were cut")
     lines.append(f"{report.duplicates:,} duplicates left out")
     if report.stopped:
         lines.append("stopped between two batches; the next run continues from there")
@@ -119,6 +123,8 @@ def _record(report: IngestReport) -> dict[str, Any]:
         "messages": report.totals.rows,
         "bytes": report.totals.bytes,
         "bad": report.totals.bad,
+        "unknownFields": report.totals.unknown_fields,
+        "cutTimes": report.totals.cut_times,
         "duplicates": report.duplicates,
         "seconds": round(report.seconds, 3),
     }

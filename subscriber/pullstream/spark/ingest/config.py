@@ -12,13 +12,14 @@ from urllib.parse import unquote, urlparse
 from pullstream.spark.tables.file_table import FileTable
 from pullstream.spark.tables.partitions import PartitionExpression, partition_fields
 
+from .decoding import PREFIX, Decoding, JsonDecoding, TextDecoding, Undecoded
 from .jdbc_target import JdbcTarget
 from .targets import FILE_FORMATS, FORMATS, TableTarget, Target
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DECODINGS = ("json",)
+DECODINGS = ("json", "text")
 
 # Suffix of a table's name for records that cannot be decoded.
 BAD = "deadletter"
@@ -27,6 +28,8 @@ _JDBC = "jdbc:"
 _JDBC_FORMAT = "jdbc"
 _ICEBERG = "iceberg"
 _STATE = "_state"
+
+_LONGEST_RANGE = 10_000 * 365.25 * 86_400
 
 # Options of the source that the user may not set, with the reason.
 _FIXED = {
@@ -59,9 +62,18 @@ class IngestJob:
         every: Seconds from the start of a batch to the start of the next. Default: no pause.
         partition_by: What divides the rows into folders: columns, `day(COLUMN)`, `hour(COLUMN)`
             (both in UTC), and for Iceberg `bucket(NUMBER, COLUMN)`.
-        decode: "json" makes columns from the fields of each message, according to `schema`.
-            Default: messages are written unchanged.
-        schema: Column definitions, such as `id BIGINT NOT NULL, name STRING`.
+        decode: "json" makes columns from the fields of each message, according to `schema`. "text"
+            makes one column `text` from the data. In both cases the message's own columns and the
+            batch follow: `pubsub_message_id`, `pubsub_publish_time`, ..., `pubsub_batch`. Default:
+            messages are written with the columns of the source.
+        schema: Column definitions, such as `id BIGINT NOT NULL, name STRING`. For "json" only.
+        time_zone: Zone of times without one in messages, whatever Spark's zone is: a name, or an
+            offset such as +02:00. For "json" only.
+        event_range: Largest distance between a message's publish time and the times by which
+            `partition_by` divides rows, in seconds. Messages with other times are bad. Default: any
+            distance. For "json" only.
+        metadata: Whether decoded tables have the columns `pubsub_...`. The table of bad messages
+            has them in any case.
         bad_to: Location of messages that cannot be decoded. It must not be the table, nor a folder
             inside or around it. Default: `to` with the suffix `-deadletter`, or in a database the
             table's name with `_deadletter`.
@@ -83,6 +95,9 @@ class IngestJob:
     partition_by: tuple[str, ...] = ()
     decode: str | None = None
     schema: str | None = None
+    time_zone: str = "UTC"
+    event_range: float | None = None
+    metadata: bool = True
     bad_to: str | None = None
     state: Path | str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
@@ -158,13 +173,44 @@ class IngestJob:
     def _check_decoding(self) -> None:
         if self.decode not in (None, *DECODINGS):
             raise ValueError(f"decode is {self.decode!r}; it must be {' or '.join(DECODINGS)}")
-        if (self.decode is None) != (self.schema is None):
+        if self.decode == "text" and self.schema is not None:
+            raise ValueError(
+                "schema is given, but decode is 'text', which makes the one column text; leave "
+                "schema out, or use decode='json'"
+            )
+        if self.decode != "text" and (self.decode is None) != (self.schema is None):
             raise ValueError(
                 "decode and schema go together: decode='json', schema='id BIGINT, name STRING'"
             )
         if self.bad_to is not None and self.decode is None:
-            raise ValueError("bad_to is only used together with decode and schema; give these too")
+            raise ValueError("bad_to is only used together with decode; give that too")
+        if not self.metadata and self.decode is None:
+            raise ValueError(
+                "metadata is False, but decode is missing; without decoding, a row is the message "
+                "itself. Give decode='json' or decode='text'"
+            )
+        if self.time_zone != "UTC" and self.decode != "json":
+            raise ValueError(
+                f"time_zone is {self.time_zone!r}, but only decode='json' reads times; leave it out"
+            )
+        self._check_event_range()
         self._check_bad_to()
+
+    def _check_event_range(self) -> None:
+        if self.event_range is None:
+            return
+        # Longer ones exceed Spark's microseconds, and are no limit.
+        if not 0 < self.event_range <= _LONGEST_RANGE:
+            raise ValueError(
+                f"event_range is {self.event_range!r}; it must be more than 0 seconds, and at most "
+                "10,000 years"
+            )
+        if self.decode != "json" or not self._event_columns:
+            raise ValueError(
+                "event_range is the distance of partition_by's times from the publish time; it "
+                "needs decode='json', and day(COLUMN) or hour(COLUMN) in partition_by, with a "
+                "column of the schema"
+            )
 
     def _check_bad_to(self) -> None:
         """Check that good and bad rows have separate locations.
@@ -209,12 +255,35 @@ class IngestJob:
     @property
     def reading(self) -> dict[str, str]:
         """Values that must not change between a batch and its replay."""
-        return {"decode": self.decode or "", "schema": self.schema or ""}
+        return {
+            "decode": self.decode or "",
+            "schema": self.schema or "",
+            "time_zone": self.time_zone,
+            "event_range": "" if self.event_range is None else f"{self.event_range:g} s",
+        }
 
     @property
     def expressions(self) -> tuple[PartitionExpression, ...]:
         """The parsed `partition_by`."""
         return tuple(map(PartitionExpression.parse, self.partition_by))
+
+    def decoding(self) -> Decoding:
+        """Return the decoding of the messages. Needs a Spark session.
+
+        Raises:
+            ValueError: `schema` is not a schema, or `time_zone` is unknown.
+        """
+        if self.decode == "text":
+            return TextDecoding(self.metadata)
+        if self.schema is None:
+            return Undecoded()
+        return JsonDecoding.from_ddl(
+            self.schema,
+            time_zone=self.time_zone,
+            metadata=self.metadata,
+            event_range=self.event_range,
+            event_columns=self._event_columns,
+        )
 
     def target(self, schema: pa.Schema) -> Target:
         """Return the table for rows with these columns.
@@ -234,6 +303,15 @@ class IngestJob:
             return self._jdbc(self._bad_table)
         name = None if self.table is None else f"{self.table}_{BAD}"
         return self._in_folder(self.bad_to or f"{self.to.rstrip('/')}-{BAD}", name, schema, ())
+
+    @property
+    def _event_columns(self) -> tuple[str, ...]:
+        """Columns by whose time the rows are divided, without those of the message itself."""
+        return tuple(
+            one.column
+            for one in self.expressions
+            if one.transform in ("day", "hour") and not one.column.lower().startswith(PREFIX)
+        )
 
     def _jdbc(self, table: str | None) -> JdbcTarget:
         assert table is not None, "checked when the object was created"

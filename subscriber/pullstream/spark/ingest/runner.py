@@ -23,7 +23,6 @@ from pullstream_protocol.clock import SYSTEM_CLOCK
 from .batch_handler import BatchHandler, Totals
 from .columns import arrow_schema, bad_schema, check_names, kinds, table_schema
 from .config import IngestJob
-from .decoding import JsonDecoding, Undecoded
 from .state import IngestState, planned_and_committed, source_id
 from .targets import Target
 
@@ -98,7 +97,7 @@ def run_ingest(
     """
     session = spark or local_session()
     register(session)
-    decoding = JsonDecoding.from_ddl(job.schema) if job.schema is not None else Undecoded()
+    decoding = job.decoding()
     rows = table_schema(session, job, decoding)
     columns = arrow_schema(rows, decoding.required)
     target = job.target(columns)
