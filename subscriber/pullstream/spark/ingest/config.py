@@ -259,7 +259,7 @@ class IngestJob:
             "decode": self.decode or "",
             "schema": self.schema or "",
             "time_zone": self.time_zone,
-            "event_range": "" if self.event_range is None else f"{self.event_range:g} s",
+            "event_range": "" if self.event_range is None else f"{self.event_range} s",
         }
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from pyspark.errors import PySparkException
@@ -44,7 +45,7 @@ _CORRUPT = "_corrupt_record"
 # Columns of `read` that do not reach a table. They begin with "_", as no message column does.
 _TEXT, _WHOLE, _UNKNOWN = "_text", "_whole", "_unknown"
 _FIRST, _SECOND, _DECIMALS = "_first", "_second", "_decimals"
-_NUMBERS, _VALUE, _FITS, _FAR, _BAD = "_numbers", "_value", "_fits", "_far", "_bad"
+_NUMBERS, _VALUE, _BAD = "_numbers", "_value", "_bad"
 
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -227,44 +228,64 @@ class JsonDecoding:
 
     def read(self, messages: DataFrame, batch: str) -> DataFrame:
         """Add the batch, the parsed object, whether it is bad, and what is counted."""
-        # Each step is a projection of its own: Spark then evaluates an expensive column once, also
-        # if the next step uses it for many fields.
-        text = F.ltrim(F.col(_DATA).cast("string"), F.lit(_BYTE_ORDER_MARK))
-        rows = messages.withColumns({_BATCH: F.lit(batch), _TEXT: text})
-        strict = replaced(self.schema, STRICT)
+        text, *steps = self._steps
+        rows = messages.withColumns({_BATCH: F.lit(batch), **text})
+        for columns in steps:
+            rows = rows.withColumns(columns)
+        return rows
+
+    # PySpark needs a millisecond for each part of an expression, which is seconds for hundreds of
+    # columns. So expressions are made once, and not for each batch.
+
+    @cached_property
+    def _steps(self) -> list[dict[str, Column]]:
+        """Columns that `read` adds, in steps.
+
+        Each step is a projection of its own: Spark then evaluates an expensive column once, also if
+        the next step uses it for many fields.
+        """
+        strict = self._strict
+        # The second reading takes numbers as texts. It costs time, and few senders need it.
+        lenient = replaced(strict, TEXT_NUMBERS)
+        decimals = replaced(strict, TEXT_DECIMALS)
         names = F.array(*map(F.lit, self.schema.fieldNames()))
-        rows = rows.withColumns(
+        missing = any_of([self._value(field.name).isNull() for field in self._required()])
+        return [
+            {_TEXT: F.ltrim(F.col(_DATA).cast("string"), F.lit(_BYTE_ORDER_MARK))},
             {
                 _WHOLE: _is_one_value(),
                 _UNKNOWN: F.array_size(F.array_except(F.json_object_keys(_TEXT), names)),
                 _FIRST: _parsed(strict),
-            }
-        )
-        # The second reading takes numbers as texts. It costs time, and few senders need it.
-        lenient = replaced(strict, TEXT_NUMBERS)
-        decimals = replaced(strict, TEXT_DECIMALS)
-        rows = rows.withColumns(
+            },
             {
                 _SECOND: F.when(~_is_parsed(_FIRST), _parsed(lenient)),
-                _DECIMALS: F.when(F.rlike(_TEXT, F.lit(_COMMA_IN_NUMBER)), _parsed(decimals))
-                if decimals != strict
-                else F.lit(None),
-            }
-        )
-        first, second = _object(_FIRST), _object(_SECOND)
-        numbers = converted(second, lenient, strict, self.time_zone)
-        rows = rows.withColumn(_NUMBERS, F.when(_is_parsed(_FIRST), first).otherwise(numbers))
-        numbers = F.col(_NUMBERS)
-        value = converted(numbers, strict, self.schema, self.time_zone)
-        rows = rows.withColumn(_VALUE, value)
-        value = F.col(_VALUE)
-        lost = [
-            *places(second, numbers, lenient, strict, is_lost),
-            *places(numbers, value, strict, self.schema, is_lost),
+                _DECIMALS: F.lit(None)
+                if decimals == strict
+                else F.when(F.rlike(_TEXT, F.lit(_COMMA_IN_NUMBER)), _parsed(decimals)),
+            },
+            {
+                _NUMBERS: F.when(_is_parsed(_FIRST), _object(_FIRST)).otherwise(
+                    converted(_object(_SECOND), lenient, strict, self.time_zone)
+                )
+            },
+            {_VALUE: converted(F.col(_NUMBERS), strict, self.schema, self.time_zone)},
+            {_BAD: ~self._fits | missing | any_of([one.isNotNull() for one in self._far])},
         ]
-        if decimals != strict:
-            of_decimals = _object(_DECIMALS)
-            lost += places(of_decimals, numbers, decimals, strict, has_comma)
+
+    @cached_property
+    def _strict(self) -> DataType:
+        return replaced(self.schema, STRICT)
+
+    @cached_property
+    def _fits(self) -> Column:
+        """The condition that the data is an object whose values have the types of the schema."""
+        lenient, decimals = (replaced(self._strict, one) for one in (TEXT_NUMBERS, TEXT_DECIMALS))
+        numbers, value = F.col(_NUMBERS), F.col(_VALUE)
+        lost = [
+            *places(_object(_SECOND), numbers, lenient, self._strict, is_lost),
+            *places(_object(_DECIMALS), numbers, decimals, self._strict, has_comma),
+            *places(numbers, value, self._strict, self.schema, is_lost),
+        ]
         fits = (
             F.is_valid_utf8(_TEXT)
             & F.col(_WHOLE)
@@ -272,11 +293,7 @@ class JsonDecoding:
             & (_is_parsed(_FIRST) | _is_parsed(_SECOND))
             & ~any_of(lost)
         )
-        rows = rows.withColumns(
-            {_FITS: F.coalesce(fits, F.lit(False)), _FAR: _listed(self._far_columns())}
-        )
-        missing = any_of([self._value(field.name).isNull() for field in self._required()])
-        return rows.withColumn(_BAD, ~F.col(_FITS) | missing | (F.col(_FAR) != ""))
+        return F.coalesce(fits, F.lit(False))
 
     def is_bad(self) -> Column:
         """Return the condition that the data is malformed or does not fit the schema."""
@@ -284,8 +301,11 @@ class JsonDecoding:
 
     def counts(self) -> Mapping[str, Column]:
         """Return the fields outside the schema, and whether times were cut, of good messages."""
-        strict = replaced(self.schema, STRICT)
-        cut = places(F.col(_NUMBERS), F.col(_VALUE), strict, self.schema, is_cut)
+        return self._counts
+
+    @cached_property
+    def _counts(self) -> dict[str, Column]:
+        cut = places(F.col(_NUMBERS), F.col(_VALUE), self._strict, self.schema, is_cut)
         return {
             "unknown_fields": F.when(~self.is_bad(), F.col(_UNKNOWN)),
             "cut_times": F.when(~self.is_bad(), any_of(cut).cast("int")),
@@ -293,8 +313,11 @@ class JsonDecoding:
 
     def good(self, read: DataFrame) -> DataFrame:
         """Return the fields as columns, followed by the prefixed message columns except `data`."""
-        fields = [self._value(name).alias(name) for name in self.schema.fieldNames()]
-        return read.where(~self.is_bad()).select(*fields, *_own(read, self.metadata))
+        return read.where(~self.is_bad()).select(*self._fields, *_own(read, self.metadata))
+
+    @cached_property
+    def _fields(self) -> list[Column]:
+        return [self._value(name).alias(name) for name in self.schema.fieldNames()]
 
     def bad(self, read: DataFrame) -> DataFrame:
         """Return the messages that do not fit the schema, and say why in the column `reason`.
@@ -302,8 +325,9 @@ class JsonDecoding:
         The message's own columns have the names of the good table, so that one query fits both.
         They are here in any case: without them nobody finds the message again.
         """
-        return _with_reason(read.where(self.is_bad()), self._reason())
+        return _with_reason(read.where(self.is_bad()), self._reason)
 
+    @cached_property
     def _reason(self) -> Column:
         missing = _listed(
             F.when(self._value(field.name).isNull(), field.name) for field in self._required()
@@ -325,13 +349,14 @@ class JsonDecoding:
             .when(~is_whole, "not one JSON value")
             .when(~is_object, "not a JSON object")
             .when(unfit != "", F.concat(F.lit("does not fit: "), unfit))
-            .when(~F.col(_FITS), "a nested value does not fit the schema")
+            .when(~self._fits, "a nested value does not fit the schema")
             .when(missing != "", F.concat(F.lit("missing: "), missing))
-            .otherwise(F.concat(F.lit(days), F.col(_FAR)))
+            .otherwise(F.concat(F.lit(days), _listed(self._far)))
         )
 
-    def _far_columns(self) -> list[Column]:
-        """Return the names of the event columns that are too far from the publish time."""
+    @cached_property
+    def _far(self) -> list[Column]:
+        """The name of each event column, or null if it is not too far from the publish time."""
         if self.event_range is None:
             return []
         limit = round(self.event_range * 1_000_000)
