@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     DecimalType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -45,7 +46,7 @@ _CORRUPT = "_corrupt_record"
 # Columns of `read` that do not reach a table. They begin with "_", as no message column does.
 _TEXT, _WHOLE, _UNKNOWN = "_text", "_whole", "_unknown"
 _FIRST, _SECOND, _DECIMALS = "_first", "_second", "_decimals"
-_NUMBERS, _VALUE, _BAD = "_numbers", "_value", "_bad"
+_NUMBERS, _VALUE, _BAD, _GIVEN = "_numbers", "_value", "_bad", "_given"
 
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -325,7 +326,10 @@ class JsonDecoding:
         The message's own columns have the names of the good table, so that one query fits both.
         They are here in any case: without them nobody finds the message again.
         """
-        return _with_reason(read.where(self.is_bad()), self._reason)
+        rows = read.where(self.is_bad())
+        # Parsed once for each row, and not once for each field.
+        rows = rows.withColumn(_GIVEN, F.from_json(_TEXT, MapType(StringType(), StringType())))
+        return _with_reason(rows, self._reason)
 
     @cached_property
     def _reason(self) -> Column:
@@ -334,7 +338,7 @@ class JsonDecoding:
         )
         unfit = _listed(
             F.when(
-                F.get_json_object(_TEXT, f"$['{field.name}']").isNotNull()
+                F.col(_GIVEN).getItem(field.name).isNotNull()
                 & (self._value(field.name).isNull() | _has_comma(field)),
                 f"{field.name} {field.dataType.simpleString()}",
             )
