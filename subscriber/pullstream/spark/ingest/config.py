@@ -67,8 +67,8 @@ class IngestJob:
             batch follow: `pubsub_message_id`, `pubsub_publish_time`, ..., `pubsub_batch`. Default:
             messages are written with the columns of the source.
         schema: Column definitions, such as `id BIGINT NOT NULL, name STRING`. For "json" only.
-        time_zone: Zone of times without one in messages, whatever Spark's zone is: a name, or an
-            offset such as +02:00. For "json" only.
+        time_zone: Zone of times in messages that have no zone: a name, or an offset such as +02:00.
+            Spark's zone has no effect. For "json" only.
         event_range: Largest distance between a message's publish time and the times by which
             `partition_by` divides rows, in seconds. Messages with other times are bad. Default: any
             distance. For "json" only.

@@ -158,7 +158,7 @@ class JsonDecoding:
     Fields of the object that the schema does not name are left out and counted.
 
     Numbers may be texts, as in the JSON form of Protocol Buffers. Times have the form of RFC 3339,
-    the zone may be missing, and what is smaller than a microsecond is cut off and counted.
+    the zone may be missing. Nanoseconds are cut to microseconds, and the messages are counted.
 
     Attributes:
         schema: The fields and their types.
@@ -228,7 +228,7 @@ class JsonDecoding:
         return frozenset((*(field.name for field in self._required()), *_OF_EVERY_MESSAGE))
 
     def read(self, messages: DataFrame, batch: str) -> DataFrame:
-        """Add the batch, the parsed object, whether it is bad, and what is counted."""
+        """Add the batch, the parsed object, and the columns of the other methods."""
         text, *steps = self._steps
         rows = messages.withColumns({_BATCH: F.lit(batch), **text})
         for columns in steps:
@@ -242,7 +242,7 @@ class JsonDecoding:
     def _steps(self) -> list[dict[str, Column]]:
         """Columns that `read` adds, in steps.
 
-        Each step is a projection of its own: Spark then evaluates an expensive column once, also if
+        Each step is a separate projection: Spark then evaluates an expensive column once, also if
         the next step uses it for many fields.
         """
         strict = self._strict

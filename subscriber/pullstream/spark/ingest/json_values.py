@@ -1,4 +1,4 @@
-"""Values in JSON objects: the types as which Spark reads them, and those of the table."""
+"""Values in JSON objects: the types with which Spark reads them, and the table's types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-# A condition on a value, what was made of it, and the type of that. None: it is false.
+# A condition on a value, the converted value and the converted type. None: it is always false.
 Test = Callable[[Column, Column, DataType], Column | None]
 
 _TIMES = (TimestampType, TimestampNTZType)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
@@ -203,11 +203,16 @@ def of_number(kind: str, text: str) -> Any:
     return int(text) if -RANGES[kind] <= int(text) < RANGES[kind] else None
 
 
-@settings(
+# An example is a Spark job, so a smaller one is not looked for: the message names the value.
+FEW_EXAMPLES = settings(
     max_examples=6,
     deadline=None,
+    phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+
+
+@FEW_EXAMPLES
 @given(st.lists(NUMBERS, min_size=30, max_size=150))
 def test_the_json_decoding_agrees_with_python_on_numbers_and_texts_of_numbers(
     spark: SparkSession, numbers: list[tuple[str, str, bool]]
@@ -228,11 +233,7 @@ def test_the_json_decoding_agrees_with_python_on_numbers_and_texts_of_numbers(
         assert (None if row is None else row[kind]) == expected, data[number]
 
 
-@settings(
-    max_examples=6,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@FEW_EXAMPLES
 @given(st.lists(TIMES, min_size=30, max_size=150))
 def test_the_json_decoding_agrees_with_python_on_times_in_any_session_zone(
     spark: SparkSession, times: list[tuple[datetime, str, str, str]]
