@@ -99,8 +99,30 @@ _BATCH_ROWS = "maxMessagesPerTrigger"
     metavar="CONDITION",
     help="SQL on the columns: \"op = 'D'\". Such a message marks its row as _deleted.",
 )
-@click.option("--decode", type=click.Choice(["json"]), help="Make columns from message data.")
-@click.option("--schema", help="The columns: 'id BIGINT NOT NULL, name STRING'. Needs --decode.")
+@click.option(
+    "--decode",
+    type=click.Choice(["json", "text"]),
+    help="Make columns from message data: those of --schema, or one column `text`.",
+)
+@click.option("--schema", help="The columns of JSON data: 'id BIGINT NOT NULL, name STRING'.")
+@click.option(
+    "--time-zone",
+    metavar="ZONE",
+    help="Zone of times without one in JSON data: a name, or +02:00. Default: UTC.",
+)
+@click.option(
+    "--event-range",
+    type=duration,
+    help="Messages whose times in --partition-by are farther from their publish time are bad: 30d.",
+)
+@click.option(
+    "--no-metadata",
+    "metadata",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Leave the columns pubsub_... out of a decoded table.",
+)
 @click.option(
     "--bad-to",
     metavar="PATH",
@@ -291,6 +313,8 @@ def _job(
     subscription: str,
     format_: str | None,
     every: timedelta | None,
+    time_zone: str | None,
+    event_range: timedelta | None,
     batch_rows: int | None,
     options: tuple[tuple[str, str], ...],
     catalog: tuple[tuple[str, str], ...],
@@ -318,6 +342,8 @@ def _job(
         subscription=session.full_name("subscriptions", subscription),
         format=format_ or "",
         every=None if every is None else every.total_seconds(),
+        time_zone="UTC" if time_zone is None else time_zone,
+        event_range=None if event_range is None else event_range.total_seconds(),
         options=source,
         catalog=dict(catalog) or None,
         storage=dict(storage),

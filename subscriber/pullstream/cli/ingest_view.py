@@ -306,6 +306,10 @@ def summary(report: IngestReport, *, as_json: bool, now: float) -> str:
         lines.append(f"{totals.bad:,} undecodable messages to {report.bad_to}{reason}")
     if totals.known:
         lines.append(f"{totals.known:,} batches were in the table already")
+    if totals.unknown_fields:
+        lines.append(f"{totals.unknown_fields:,} fields outside the schema left out")
+    if totals.cut_times:
+        lines.append(f"{totals.cut_times:,} rows with times whose nanoseconds were cut")
     lines.append(f"{report.duplicates:,} duplicates left out")
     if report.stopped:
         lines.append("stopped between two batches; the next run continues from there")
@@ -320,6 +324,8 @@ def _record(report: IngestReport) -> dict[str, Any]:
         "bad": report.totals.bad,
         "badReason": report.bad_reason,
         "known": report.totals.known,
+        "unknownFields": report.totals.unknown_fields,
+        "cutTimes": report.totals.cut_times,
         "duplicates": report.duplicates,
         "seconds": round(report.seconds, 3),
     }

@@ -125,6 +125,8 @@ class BatchHandler:
                 before.bytes + written.bytes,
                 before.bad + written.bad,
                 before.known + written.known,
+                before.unknown_fields + written.unknown_fields,
+                before.cut_times + written.cut_times,
             )
 
     def _write(self, messages: DataFrame, batch: BatchName) -> Totals:
@@ -132,9 +134,12 @@ class BatchHandler:
         if self._target.newest(spark, batch.source) >= batch.number:
             return Totals(known=1)
         self.phase = Phase.WRITING
-        read = self._decoding.read(messages)
         counted = Observation()
-        watched = read.observe(counted, *_counts(self._decoding.is_bad()))
+        # Spark does not move a condition across the counters, so it evaluates the columns of `read`
+        # once for each row, and not again in the condition.
+        watched = self._decoding.read(messages, str(batch)).observe(
+            counted, *_counts(self._decoding)
+        )
         good = self._target.write(self._decoding.good(watched), batch)
         numbers = counted.get
         if (
@@ -142,12 +147,12 @@ class BatchHandler:
             and numbers["bad"]
             and self._bad.newest(spark, batch.source) < batch.number
         ):
-            self._write_bad(self._bad, self._decoding.bad(read), batch)
+            self._write_bad(self._bad, self._decoding.bad(watched), batch)
         self.phase = Phase.COMMITTING
         if not good.commit():
             # Another driver with the same batch was faster.
             return Totals(known=1)
-        return Totals(rows=numbers["rows"], bytes=numbers["bytes"], bad=numbers["bad"])
+        return Totals(**numbers)
 
     def _write_bad(self, target: Target, rows: DataFrame, batch: BatchName) -> None:
         seen = Observation()
@@ -160,10 +165,14 @@ class BatchHandler:
             self._reasons.update(seen.get["reasons"])
 
 
-def _counts(is_bad: Column) -> list[Column]:
+def _counts(decoding: Decoding) -> list[Column]:
     """Return counters that run while the rows are written; a second pass would double the cost."""
     return [
         F.count(F.lit(1)).alias("rows"),
         F.coalesce(F.sum(F.length("data")), F.lit(0)).alias("bytes"),
-        F.count_if(is_bad).alias("bad"),
+        F.count_if(decoding.is_bad()).alias("bad"),
+        *(
+            F.coalesce(F.sum(number), F.lit(0)).alias(name)
+            for name, number in decoding.counts().items()
+        ),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -134,9 +134,13 @@ class Changes:
         """The columns that are never null, the key among them."""
         return self.decoding.required | {DELETED}
 
-    def read(self, messages: DataFrame) -> DataFrame:
+    def read(self, messages: DataFrame, batch: str) -> DataFrame:
         """Add the helper columns; see Decoding."""
-        return self.decoding.read(messages)
+        return self.decoding.read(messages, batch)
+
+    def counts(self) -> Mapping[str, Column]:
+        """Return the numbers of each row; see Decoding."""
+        return self.decoding.counts()
 
     def is_bad(self) -> Column:
         """Return the condition of bad rows; see Decoding."""

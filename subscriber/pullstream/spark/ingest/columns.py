@@ -32,12 +32,12 @@ def table_schema(session: SparkSession, job: IngestJob, decoding: Decoding) -> S
     Raises:
         ValueError: An option is unknown.
     """
-    return decoding.good(decoding.read(_messages(session, job))).schema
+    return decoding.good(decoding.read(_messages(session, job), "")).schema
 
 
 def bad_schema(session: SparkSession, job: IngestJob, decoding: Decoding) -> StructType:
     """Return the columns of the rows that cannot be decoded."""
-    return decoding.bad(decoding.read(_messages(session, job))).schema
+    return decoding.bad(decoding.read(_messages(session, job), "")).schema
 
 
 def _messages(session: SparkSession, job: IngestJob) -> DataFrame:

@@ -14,7 +14,8 @@ from pullstream.spark.tables.merge import MergeColumns
 from pullstream.spark.tables.partitions import PartitionExpression, partition_fields
 from pullstream.spark.tables.table import MergingTable
 
-from .changes import merge_columns
+from .changes import Changes, merge_columns
+from .decoding import PREFIX, Decoding, JsonDecoding, TextDecoding, Undecoded
 from .jdbc_target import POSTGRESQL, JdbcTarget
 from .merging_target import MergingTarget
 from .targets import FILE_FORMATS, FORMATS, LAKE_FORMATS, TableTarget, Target
@@ -22,7 +23,7 @@ from .targets import FILE_FORMATS, FORMATS, LAKE_FORMATS, TableTarget, Target
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DECODINGS = ("json",)
+DECODINGS = ("json", "text")
 
 # Suffix of a table's name for records that cannot be decoded.
 BAD = "deadletter"
@@ -31,6 +32,8 @@ _JDBC = "jdbc:"
 _JDBC_FORMAT = "jdbc"
 _ICEBERG = "iceberg"
 _STATE = "_state"
+
+_LONGEST_RANGE = 10_000 * 365.25 * 86_400
 
 # Options of the source that the user may not set, with the reason.
 _FIXED = {
@@ -73,9 +76,18 @@ class IngestJob:
         delete_when: SQL condition on the columns, such as `op = 'D'`, that a change deletes its
             row. The row stays, with true in the column `_deleted`, so that an older change that
             comes late does not revive it.
-        decode: "json" makes columns from the fields of each message, according to `schema`.
-            Default: messages are written unchanged.
-        schema: Column definitions, such as `id BIGINT NOT NULL, name STRING`.
+        decode: "json" makes columns from the fields of each message, according to `schema`. "text"
+            makes one column `text` from the data. In both cases the message's own columns and the
+            batch follow: `pubsub_message_id`, `pubsub_publish_time`, ..., `pubsub_batch`. Default:
+            messages are written with the columns of the source.
+        schema: Column definitions, such as `id BIGINT NOT NULL, name STRING`. For "json" only.
+        time_zone: Zone of times in messages that have no zone: a name, or an offset such as +02:00.
+            Spark's zone has no effect. For "json" only.
+        event_range: Largest distance between a message's publish time and the times by which
+            `partition_by` divides rows, in seconds. Messages with other times are bad. Default: any
+            distance. For "json" only.
+        metadata: Whether decoded tables have the columns `pubsub_...`. The table of bad messages
+            has them in any case.
         bad_to: Location of messages that cannot be decoded. It must not be the table, nor a folder
             inside or around it. Default: `to` with the suffix `-deadletter`, or in a database the
             table's name with `_deadletter`.
@@ -100,6 +112,9 @@ class IngestJob:
     delete_when: str | None = None
     decode: str | None = None
     schema: str | None = None
+    time_zone: str = "UTC"
+    event_range: float | None = None
+    metadata: bool = True
     bad_to: str | None = None
     state: Path | str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
@@ -186,12 +201,27 @@ class IngestJob:
     def _check_decoding(self) -> None:
         if self.decode not in (None, *DECODINGS):
             raise ValueError(f"decode is {self.decode!r}; it must be {' or '.join(DECODINGS)}")
-        if (self.decode is None) != (self.schema is None):
+        if self.decode == "text" and self.schema is not None:
+            raise ValueError(
+                "schema is given, but decode is 'text', which makes the one column text; leave "
+                "schema out, or use decode='json'"
+            )
+        if self.decode != "text" and (self.decode is None) != (self.schema is None):
             raise ValueError(
                 "decode and schema go together: decode='json', schema='id BIGINT, name STRING'"
             )
         if self.bad_to is not None and self.decode is None:
-            raise ValueError("bad_to is only used together with decode and schema; give these too")
+            raise ValueError("bad_to is only used together with decode; give that too")
+        if not self.metadata and self.decode is None:
+            raise ValueError(
+                "metadata is False, but decode is missing; without decoding, a row is the message "
+                "itself. Give decode='json' or decode='text'"
+            )
+        if self.time_zone != "UTC" and self.decode != "json":
+            raise ValueError(
+                f"time_zone is {self.time_zone!r}, but only decode='json' reads times; leave it out"
+            )
+        self._check_event_range()
         self._check_bad_to()
 
     def _check_merge(self) -> None:
@@ -210,9 +240,31 @@ class IngestJob:
                 "merge_on is given, but decode is missing; the key is made of columns of the data: "
                 "give decode='json' and schema"
             )
+        if not self.metadata:
+            raise ValueError(
+                "merge_on is given, and metadata is False; of two changes that are equal in "
+                "latest_by, the newer one is found by publish time and message id, which are "
+                "metadata"
+            )
         for name in self.merge_on:
             if self.merge_on.count(name) > 1:
                 raise ValueError(f"merge_on has {name!r} more than once; remove all but one")
+
+    def _check_event_range(self) -> None:
+        if self.event_range is None:
+            return
+        # Longer ones exceed Spark's microseconds, and are no limit.
+        if not 0 < self.event_range <= _LONGEST_RANGE:
+            raise ValueError(
+                f"event_range is {self.event_range!r}; it must be more than 0 seconds, and at most "
+                "10,000 years"
+            )
+        if self.decode != "json" or not self._event_columns:
+            raise ValueError(
+                "event_range is the distance of partition_by's times from the publish time; it "
+                "needs decode='json', and day(COLUMN) or hour(COLUMN) in partition_by, with a "
+                "column of the schema"
+            )
 
     def _check_bad_to(self) -> None:
         """Check that good and bad rows have separate locations.
@@ -260,12 +312,36 @@ class IngestJob:
     @property
     def reading(self) -> dict[str, str]:
         """Values that must not change between a batch and its replay."""
-        return {"decode": self.decode or "", "schema": self.schema or ""}
+        return {
+            "decode": self.decode or "",
+            "schema": self.schema or "",
+            "time_zone": self.time_zone,
+            "event_range": "" if self.event_range is None else f"{self.event_range} s",
+        }
 
     @property
     def expressions(self) -> tuple[PartitionExpression, ...]:
         """The parsed `partition_by`."""
         return tuple(map(PartitionExpression.parse, self.partition_by))
+
+    def decoding(self) -> Decoding:
+        """Return the decoding of the messages. Needs a Spark session.
+
+        Raises:
+            ValueError: `schema` is not a schema, or `time_zone` is unknown.
+        """
+        if self.decode == "text":
+            return TextDecoding(self.metadata)
+        if self.schema is None:
+            return Undecoded()
+        decoding = JsonDecoding.from_ddl(
+            self.schema,
+            time_zone=self.time_zone,
+            metadata=self.metadata,
+            event_range=self.event_range,
+            event_columns=self._event_columns,
+        )
+        return Changes.of(decoding, self.merge_on, self.delete_when) if self.merge_on else decoding
 
     def target(self, schema: pa.Schema) -> Target:
         """Return the table for rows with these columns.
@@ -286,6 +362,15 @@ class IngestJob:
             return self._jdbc(self._bad_table)
         name = None if self.table is None else f"{self.table}_{BAD}"
         return self._in_folder(self.bad_to or f"{self.to.rstrip('/')}-{BAD}", name, schema, ())
+
+    @property
+    def _event_columns(self) -> tuple[str, ...]:
+        """Columns by whose time the rows are divided, without those of the message itself."""
+        return tuple(
+            one.column
+            for one in self.expressions
+            if one.transform in ("day", "hour") and not one.column.lower().startswith(PREFIX)
+        )
 
     def _jdbc(self, table: str | None) -> JdbcTarget:
         assert table is not None, "checked when the object was created"

@@ -1,23 +1,57 @@
-"""Decoding of message data: no decoding, or JSON objects with a schema."""
+"""Decoding of message data: none, as text, or JSON objects with a schema."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
 
-# Prefix of the message columns (message_id and others) if fields of the data are columns too.
+from pullstream.spark.local.session_builder import local_session
+
+from .json_values import (
+    STRICT,
+    TEXT_DECIMALS,
+    TEXT_NUMBERS,
+    any_of,
+    converted,
+    has_comma,
+    is_cut,
+    is_lost,
+    places,
+    replaced,
+)
+
+# Prefix of the message columns (message_id and others) if the data makes columns too.
 PREFIX = "pubsub_"
 
-_DATA = "data"
-_ALWAYS = frozenset({"message_id", "publish_time"})
-_TEXT, _VALUE, _WHOLE = "_text", "_value", "_whole"
+_DATA, _BATCH, _REASON = "data", "batch", "reason"
+_ALWAYS = ("message_id", "publish_time")
 _CORRUPT = "_corrupt_record"
+
+# Columns of `read` that do not reach a table. They begin with "_", as no message column does.
+_TEXT, _WHOLE, _UNKNOWN = "_text", "_whole", "_unknown"
+_FIRST, _SECOND, _DECIMALS = "_first", "_second", "_decimals"
+_NUMBERS, _VALUE, _BAD, _GIVEN = "_numbers", "_value", "_bad", "_given"
+
+_BYTE_ORDER_MARK = "\ufeff"
+
+# A text of which Spark makes a decimal by leaving out the comma, so that 1,5 becomes 15.
+_COMMA_IN_NUMBER = r'"[-+.\deE]*,[-+.,\deE]*"'
 
 
 class Decoding(Protocol):
@@ -25,13 +59,21 @@ class Decoding(Protocol):
 
     @property
     def required(self) -> frozenset[str]:
-        """Names of the columns that are never null in the rows of `good`."""
+        """Names of the columns that are never null in the rows of `good` and of `bad`."""
 
-    def read(self, messages: DataFrame) -> DataFrame:
-        """Return `messages` with the helper columns that the other methods need."""
+    def read(self, messages: DataFrame, batch: str) -> DataFrame:
+        """Return `messages` with the columns that the other methods need.
+
+        Args:
+            messages: The rows of the source.
+            batch: Name of the batch.
+        """
 
     def is_bad(self) -> Column:
         """Return the condition, on the rows of `read`, that a message cannot be decoded."""
+
+    def counts(self) -> Mapping[str, Column]:
+        """Return numbers of each row of `read`, by the fields of `Totals` that have their sums."""
 
     def good(self, read: DataFrame) -> DataFrame:
         """Return the table rows of the messages that can be decoded."""
@@ -41,20 +83,24 @@ class Decoding(Protocol):
 
 
 class Undecoded:
-    """Messages without decoding. None is bad."""
+    """Messages without decoding, with the columns of the source. None is bad."""
 
     @property
     def required(self) -> frozenset[str]:
         """Every message has an id and a publish time."""
-        return _ALWAYS
+        return frozenset(_ALWAYS)
 
-    def read(self, messages: DataFrame) -> DataFrame:
-        """Return the messages as they are: no helper columns are needed."""
+    def read(self, messages: DataFrame, batch: str) -> DataFrame:
+        """Return the messages as they are."""
         return messages
 
     def is_bad(self) -> Column:
         """Return a condition that is false for every message."""
         return F.lit(False)
+
+    def counts(self) -> Mapping[str, Column]:
+        """Return nothing: there is nothing to count."""
+        return {}
 
     def good(self, read: DataFrame) -> DataFrame:
         """Return all messages unchanged."""
@@ -62,7 +108,45 @@ class Undecoded:
 
     def bad(self, read: DataFrame) -> DataFrame:
         """Return an empty DataFrame with the columns of bad messages."""
-        return read.withColumn("reason", F.lit("")).where(F.lit(False))
+        return read.withColumn(_REASON, F.lit("")).where(F.lit(False))
+
+
+@dataclass(frozen=True)
+class TextDecoding:
+    """Messages whose data is the column `text`. A message is bad if its data is not UTF-8.
+
+    Attributes:
+        metadata: Whether the message's own columns and the batch follow.
+    """
+
+    metadata: bool = True
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The text, and the columns of every message."""
+        return frozenset(("text", *_OF_EVERY_MESSAGE))
+
+    def read(self, messages: DataFrame, batch: str) -> DataFrame:
+        """Add the batch, and the data as text."""
+        text = F.col(_DATA).cast("string")
+        return messages.withColumns({_BATCH: F.lit(batch), _TEXT: text})
+
+    def is_bad(self) -> Column:
+        """Return the condition that the data is not UTF-8."""
+        return ~F.coalesce(F.is_valid_utf8(_TEXT), F.lit(False))
+
+    def counts(self) -> Mapping[str, Column]:
+        """Return nothing: there is nothing to count."""
+        return {}
+
+    def good(self, read: DataFrame) -> DataFrame:
+        """Return the text, followed by the prefixed message columns except `data`."""
+        rows = read.where(~self.is_bad())
+        return rows.select(F.col(_TEXT).alias("text"), *_own(rows, self.metadata))
+
+    def bad(self, read: DataFrame) -> DataFrame:
+        """Return the messages that are not UTF-8."""
+        return _with_reason(read.where(self.is_bad()), F.lit("not UTF-8"))
 
 
 @dataclass(frozen=True)
@@ -70,21 +154,50 @@ class JsonDecoding:
     """Messages with one JSON object each, whose fields become columns.
 
     A missing field is null; if `schema` says NOT NULL, the message is bad. A message is also bad if
-    a value has another type, if its bytes are not UTF-8, or if anything follows the object. Fields
-    that the schema does not name are dropped.
+    a value does not fit its type, if its bytes are not UTF-8, or if anything follows the object.
+    Fields of the object that the schema does not name are left out and counted.
+
+    Numbers may be texts, as in the JSON form of Protocol Buffers. Times have the form of RFC 3339,
+    the zone may be missing. Nanoseconds are cut to microseconds, and the messages are counted.
 
     Attributes:
         schema: The fields and their types.
+        time_zone: Zone of times without one: a name, or an offset such as +02:00.
+        metadata: Whether the message's own columns and the batch follow the fields.
+        event_range: Largest distance in seconds between the publish time and the times in
+            `event_columns`. A message with another time is bad. None: any distance.
+        event_columns: Columns of type TIMESTAMP, TIMESTAMP_NTZ or DATE. The last two are compared
+            as UTC.
     """
 
     schema: StructType
+    time_zone: str = "UTC"
+    metadata: bool = True
+    event_range: float | None = None
+    event_columns: tuple[str, ...] = ()
 
     @classmethod
-    def from_ddl(cls, ddl: str) -> JsonDecoding:
+    def from_ddl(
+        cls,
+        ddl: str,
+        *,
+        time_zone: str = "UTC",
+        metadata: bool = True,
+        event_range: float | None = None,
+        event_columns: Sequence[str] = (),
+    ) -> JsonDecoding:
         """Parse a schema such as `id BIGINT NOT NULL, tags ARRAY<STRING>`. Needs a Spark session.
 
+        Args:
+            ddl: The schema.
+            time_zone: See the class.
+            metadata: See the class.
+            event_range: See the class.
+            event_columns: See the class. Names that the schema does not have are ignored.
+
         Raises:
-            ValueError: The text is not a schema, or a column name is reserved or repeated.
+            ValueError: The text is not a schema, a column name is reserved or repeated, or the time
+                zone is unknown.
         """
         try:
             schema = StructType.fromDDL(ddl)
@@ -105,92 +218,238 @@ class JsonDecoding:
                     f"schema has the column {name!r} more than once (case does not matter); "
                     "remove all but one"
                 )
-        return cls(schema)
+        _check_zone(time_zone)
+        known = tuple(name for name in event_columns if name in schema.fieldNames())
+        return cls(schema, time_zone, metadata, event_range, known)
 
     @property
     def required(self) -> frozenset[str]:
         """The columns that the schema declares as NOT NULL, and those of every message."""
-        return frozenset(
-            (*(field.name for field in self._required()), *(PREFIX + name for name in _ALWAYS))
-        )
+        return frozenset((*(field.name for field in self._required()), *_OF_EVERY_MESSAGE))
 
-    def read(self, messages: DataFrame) -> DataFrame:
-        """Add the parsed object, and whether the data is exactly one JSON value."""
-        full = StructType([*self.schema.fields, StructField(_CORRUPT, StringType())])
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        text = messages.withColumn(_TEXT, F.col(_DATA).cast("string"))
-        # from_json stops at the end of the first value. Text after the value may close an array or
-        # an object, but not both, so the value is tested inside both.
-        in_array = F.concat(F.lit("["), F.col(_TEXT), F.lit("]"))
-        in_object = F.concat(F.lit('{"":'), F.col(_TEXT), F.lit("}"))
-        whole = (F.json_array_length(in_array) == 1) & F.json_object_keys(in_object).isNotNull()
-        return text.select(
-            "*",
-            F.from_json(_TEXT, full, options).alias(_VALUE),
-            F.coalesce(whole, F.lit(False)).alias(_WHOLE),
+    def read(self, messages: DataFrame, batch: str) -> DataFrame:
+        """Add the batch, the parsed object, and the columns of the other methods."""
+        text, *steps = self._steps
+        rows = messages.withColumns({_BATCH: F.lit(batch), **text})
+        for columns in steps:
+            rows = rows.withColumns(columns)
+        return rows
+
+    # PySpark needs a millisecond for each part of an expression, which is seconds for hundreds of
+    # columns. So expressions are made once, and not for each batch.
+
+    @cached_property
+    def _steps(self) -> list[dict[str, Column]]:
+        """Columns that `read` adds, in steps.
+
+        Each step is a separate projection: Spark then evaluates an expensive column once, also if
+        the next step uses it for many fields.
+        """
+        strict = self._strict
+        # The second reading takes numbers as texts. It costs time, and few senders need it.
+        lenient = replaced(strict, TEXT_NUMBERS)
+        decimals = replaced(strict, TEXT_DECIMALS)
+        names = F.array(*map(F.lit, self.schema.fieldNames()))
+        missing = any_of([self._value(field.name).isNull() for field in self._required()])
+        return [
+            {_TEXT: F.ltrim(F.col(_DATA).cast("string"), F.lit(_BYTE_ORDER_MARK))},
+            {
+                _WHOLE: _is_one_value(),
+                _UNKNOWN: F.array_size(F.array_except(F.json_object_keys(_TEXT), names)),
+                _FIRST: _parsed(strict),
+            },
+            {
+                _SECOND: F.when(~_is_parsed(_FIRST), _parsed(lenient)),
+                _DECIMALS: F.lit(None)
+                if decimals == strict
+                else F.when(F.rlike(_TEXT, F.lit(_COMMA_IN_NUMBER)), _parsed(decimals)),
+            },
+            {
+                _NUMBERS: F.when(_is_parsed(_FIRST), _object(_FIRST)).otherwise(
+                    converted(_object(_SECOND), lenient, strict, self.time_zone)
+                )
+            },
+            {_VALUE: converted(F.col(_NUMBERS), strict, self.schema, self.time_zone)},
+            {_BAD: ~self._fits | missing | any_of([one.isNotNull() for one in self._far])},
+        ]
+
+    @cached_property
+    def _strict(self) -> DataType:
+        return replaced(self.schema, STRICT)
+
+    @cached_property
+    def _fits(self) -> Column:
+        """The condition that the data is an object whose values have the types of the schema."""
+        lenient, decimals = (replaced(self._strict, one) for one in (TEXT_NUMBERS, TEXT_DECIMALS))
+        numbers, value = F.col(_NUMBERS), F.col(_VALUE)
+        lost = [
+            *places(_object(_SECOND), numbers, lenient, self._strict, is_lost),
+            *places(_object(_DECIMALS), numbers, decimals, self._strict, has_comma),
+            *places(numbers, value, self._strict, self.schema, is_lost),
+        ]
+        fits = (
+            F.is_valid_utf8(_TEXT)
+            & F.col(_WHOLE)
+            & value.isNotNull()
+            & (_is_parsed(_FIRST) | _is_parsed(_SECOND))
+            & ~any_of(lost)
         )
+        return F.coalesce(fits, F.lit(False))
 
     def is_bad(self) -> Column:
         """Return the condition that the data is malformed or does not fit the schema."""
-        fits = (
-            F.is_valid_utf8(_TEXT)
-            & F.col(_VALUE).isNotNull()
-            & self._value(_CORRUPT).isNull()
-            & F.col(_WHOLE)
-        )
-        if required := [self._value(field.name) for field in self._required()]:
-            # One expression of any length: hundreds of nested ones overflow Java's stack.
-            fits &= F.forall(F.array(*(one.isNotNull() for one in required)), lambda has: has)
-        return ~F.coalesce(fits, F.lit(False))
+        return F.col(_BAD)
+
+    def counts(self) -> Mapping[str, Column]:
+        """Return the fields outside the schema, and whether times were cut, of good messages."""
+        return self._counts
+
+    @cached_property
+    def _counts(self) -> dict[str, Column]:
+        cut = places(F.col(_NUMBERS), F.col(_VALUE), self._strict, self.schema, is_cut)
+        return {
+            "unknown_fields": F.when(~self.is_bad(), F.col(_UNKNOWN)),
+            "cut_times": F.when(~self.is_bad(), any_of(cut).cast("int")),
+        }
 
     def good(self, read: DataFrame) -> DataFrame:
         """Return the fields as columns, followed by the prefixed message columns except `data`."""
-        fields = [self._value(name).alias(name) for name in self.schema.fieldNames()]
-        own = [
-            F.col(name).alias(PREFIX + name)
-            for name in read.columns
-            if name not in (_DATA, _TEXT, _VALUE, _WHOLE)
-        ]
-        return read.where(~self.is_bad()).select(*fields, *own)
+        return read.where(~self.is_bad()).select(*self._fields, *_own(read, self.metadata))
+
+    @cached_property
+    def _fields(self) -> list[Column]:
+        return [self._value(name).alias(name) for name in self.schema.fieldNames()]
 
     def bad(self, read: DataFrame) -> DataFrame:
         """Return the messages that do not fit the schema, and say why in the column `reason`.
 
         The message's own columns have the names of the good table, so that one query fits both.
+        They are here in any case: without them nobody finds the message again.
         """
-        rows = read.where(self.is_bad()).withColumn("reason", self._reason())
-        rows = rows.drop(_TEXT, _VALUE, _WHOLE)
-        own = {name: PREFIX + name for name in rows.columns if name not in (_DATA, "reason")}
-        return rows.withColumnsRenamed(own)
+        rows = read.where(self.is_bad())
+        # Parsed once for each row, and not once for each field.
+        rows = rows.withColumn(_GIVEN, F.from_json(_TEXT, MapType(StringType(), StringType())))
+        return _with_reason(rows, self._reason)
 
+    @cached_property
     def _reason(self) -> Column:
         missing = _listed(
             F.when(self._value(field.name).isNull(), field.name) for field in self._required()
         )
         unfit = _listed(
             F.when(
-                F.get_json_object(_TEXT, f"$['{field.name}']").isNotNull()
-                & self._value(field.name).isNull(),
+                F.col(_GIVEN).getItem(field.name).isNotNull()
+                & (self._value(field.name).isNull() | _has_comma(field)),
                 f"{field.name} {field.dataType.simpleString()}",
             )
             for field in self.schema.fields
         )
         is_object = F.startswith(F.ltrim(F.col(_TEXT)), F.lit("{"))
+        is_whole = F.col(_WHOLE) & F.json_object_keys(_in_object()).isNotNull()
+        days = f"more than {(self.event_range or 0) / 86_400:g} days from the publish time: "
         return (
             F.when(F.coalesce(F.length(_DATA), F.lit(0)) == 0, "empty")
             .when(~F.is_valid_utf8(_TEXT), "not UTF-8")
-            .when(~F.col(_WHOLE), "not one JSON value")
+            .when(~is_whole, "not one JSON value")
             .when(~is_object, "not a JSON object")
             .when(unfit != "", F.concat(F.lit("does not fit: "), unfit))
-            .when(self._value(_CORRUPT).isNotNull(), "a nested value does not fit the schema")
-            .otherwise(F.concat(F.lit("missing: "), missing))
+            .when(~self._fits, "a nested value does not fit the schema")
+            .when(missing != "", F.concat(F.lit("missing: "), missing))
+            .otherwise(F.concat(F.lit(days), _listed(self._far)))
         )
+
+    @cached_property
+    def _far(self) -> list[Column]:
+        """The name of each event column, or null if it is not too far from the publish time."""
+        if self.event_range is None:
+            return []
+        limit = round(self.event_range * 1_000_000)
+        published = F.unix_micros("publish_time")
+        return [
+            F.when(F.abs(F.unix_micros(self._instant(name)) - published) > limit, name)
+            for name in self.event_columns
+        ]
+
+    def _instant(self, name: str) -> Column:
+        """Return a time as TIMESTAMP, independent of the session's zone."""
+        match self.schema[name].dataType:
+            case TimestampNTZType():
+                return F.concat(self._value(name).cast("string"), F.lit("Z")).cast("timestamp")
+            case DateType():
+                text = F.concat(self._value(name).cast("string"), F.lit("T00:00:00Z"))
+                return text.cast("timestamp")
+            case _:
+                return self._value(name)
 
     def _required(self) -> list[StructField]:
         return [field for field in self.schema.fields if not field.nullable]
 
     def _value(self, name: str) -> Column:
         return F.col(_VALUE).getField(name)
+
+
+_OF_EVERY_MESSAGE = tuple(PREFIX + name for name in (*_ALWAYS, _BATCH))
+
+
+def _own(read: DataFrame, metadata: bool) -> list[Column]:
+    """Return the message's own columns, prefixed, and the batch; none without metadata."""
+    names = [name for name in read.columns if name != _DATA and not name.startswith("_")]
+    return [F.col(name).alias(PREFIX + name) for name in names] if metadata else []
+
+
+def _with_reason(read: DataFrame, reason: Column) -> DataFrame:
+    """Return the data, the message's own columns and the batch, prefixed, and the reason."""
+    own = [
+        F.col(name).alias(name if name == _DATA else PREFIX + name)
+        for name in read.columns
+        if not name.startswith("_")
+    ]
+    return read.select(*own, reason.alias(_REASON))
+
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+# from_json stops at the end of the first value. Text after the value may close an array or an
+# object, but not both, so the value is read inside both.
+
+
+def _is_one_value() -> Column:
+    in_array = F.concat(F.lit("["), F.col(_TEXT), F.lit("]"))
+    return F.coalesce(F.json_array_length(in_array) == 1, F.lit(False))
+
+
+def _in_object() -> Column:
+    return F.concat(F.lit('{"":'), F.col(_TEXT), F.lit("}"))
+
+
+def _parsed(schema: DataType) -> Column:
+    """Return a struct with the object, and the text if something in it does not fit."""
+    columns = [StructField("", schema), StructField(_CORRUPT, StringType())]
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    return F.from_json(_in_object(), StructType(columns), options)
+
+
+def _object(parsed: str) -> Column:
+    return F.col(parsed).getField("")
+
+
+def _has_comma(field: StructField) -> Column:
+    if not isinstance(field.dataType, DecimalType):
+        return F.lit(False)
+    return F.coalesce(F.contains(_object(_DECIMALS).getField(field.name), F.lit(",")), F.lit(False))
+
+
+def _is_parsed(parsed: str) -> Column:
+    return F.col(parsed).isNotNull() & F.col(parsed).getField(_CORRUPT).isNull()
+
+
+def _check_zone(zone: str) -> None:
+    query = "SELECT try_cast(concat('2026-11-01T00:00:00', :zone) AS TIMESTAMP) IS NOT NULL"
+    if not zone or not local_session().sql(query, args={"zone": zone}).collect()[0][0]:
+        raise ValueError(
+            f"time_zone is {zone!r}; it must be the name of a time zone, such as Europe/Berlin, or "
+            "an offset, such as +02:00"
+        )
 
 
 def _no_schema(ddl: str, reason: str) -> ValueError:

@@ -31,6 +31,9 @@ class Totals:
         bad: Number of rows that could not be decoded.
         known: Number of batches that were in the target already, because the last run was killed
             after it had written them. Their rows are not counted.
+        unknown_fields: Number of fields of good rows that the schema does not name and that were
+            left out.
+        cut_times: Number of good rows with a time whose nanoseconds were cut to microseconds.
     """
 
     batches: int = 0
@@ -38,6 +41,8 @@ class Totals:
     bytes: int = 0
     bad: int = 0
     known: int = 0
+    unknown_fields: int = 0
+    cut_times: int = 0
 
 
 @dataclass(frozen=True)

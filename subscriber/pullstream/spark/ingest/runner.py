@@ -21,10 +21,8 @@ from pullstream.spark.spool.waiting_segments import WaitingSegments
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .batch_handler import BatchHandler
-from .changes import Changes
 from .columns import arrow_schema, bad_schema, check_names, kinds, table_schema
 from .config import IngestJob
-from .decoding import Decoding, JsonDecoding, Undecoded
 from .failures import SLOW_START, failure_of
 from .report import IngestReport, Phase
 from .state import IngestState, committed_offset, planned_and_committed, source_id
@@ -74,7 +72,7 @@ def run_ingest(
     session = spark or local_session()
     register(session)
     watch(IngestReport(phase=Phase.OPENING, since=SYSTEM_CLOCK.now()))
-    decoding = _decoding(job)
+    decoding = job.decoding()
     rows = table_schema(session, job, decoding)
     columns = arrow_schema(rows, decoding.required)
     target = job.target(columns)
@@ -243,13 +241,6 @@ class _Run:
         )
         self._query = self._start()
         return True
-
-
-def _decoding(job: IngestJob) -> Decoding:
-    if job.schema is None:
-        return Undecoded()
-    decoding = JsonDecoding.from_ddl(job.schema)
-    return Changes.of(decoding, job.merge_on, job.delete_when) if job.merge_on else decoding
 
 
 def _settings(job: IngestJob, state: IngestState) -> IngestSettings:

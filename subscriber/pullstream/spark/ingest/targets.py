@@ -6,6 +6,7 @@ written. The target must then look as if the batch had been written once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +19,8 @@ from pullstream.spark.tables.table import Table, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger("pullstream.spark")
 
 FILE_FORMATS = ("parquet", "json")
 LAKE_FORMATS = ("delta", "iceberg")
@@ -78,6 +81,7 @@ class TableTarget:
     ) -> None:
         self._table = table
         self._is_json = json_partitions is not None
+        self._is_warned = False
         self._json_columns = list(dict.fromkeys(one.column for one in json_partitions or ()))
         self._json_folders = {one.name for one in json_partitions or ()}
 
@@ -109,8 +113,21 @@ class TableTarget:
             own = [name for name in rows.columns if name not in self._json_folders]
             line = F.to_json(F.struct(*own)).alias(_LINE)
             rows = rows.select(*self._json_columns, line)
-        return _WrittenFiles(self._table, write_files(self._table, rows, batch), batch)
+        files = write_files(self._table, rows, batch)
+        partitions = len({file.partition for file in files})
+        if partitions > _MANY_PARTITIONS and not self._is_warned:
+            self._is_warned = True
+            _log.warning(
+                "a batch of %s has %d partitions, and each is a file or more; many small files "
+                "make readers slow. Partition by fewer values, or take more messages in a batch",
+                self.place,
+                partitions,
+            )
+        return _WrittenFiles(self._table, files, batch)
 
+
+# A batch with more partitions than this makes the job warn, once.
+_MANY_PARTITIONS = 100
 
 # The column with the JSON object of a row.
 _LINE = "_line"

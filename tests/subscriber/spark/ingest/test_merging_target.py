@@ -389,11 +389,11 @@ def test_the_newest_change_of_a_key_is_found_if_names_have_dots(spark: SparkSess
 
 def test_the_condition_of_deletions_is_checked_with_the_columns(spark: SparkSession) -> None:
     """A row is kept if the condition is null, and bad conditions are refused at the start."""
-    decoding = JsonDecoding.from_ddl("id BIGINT, op STRING")
+    decoding = JsonDecoding.from_ddl("id BIGINT, op STRING", metadata=False)
     data = [(json.dumps({"id": number, "op": op}).encode(),) for number, op in enumerate("ID")]
     messages = spark.createDataFrame([*data, (b'{"id": 2}',), (b'{"op": "I"}',)], "data BINARY")
     changes = Changes.of(decoding, ["id"], "op = 'D'")
-    read = changes.read(messages)
+    read = changes.read(messages, "batch")
     assert [tuple(row) for row in changes.good(read).collect()] == [
         (0, "I", False),
         (1, "D", True),

@@ -336,7 +336,7 @@ def test_the_ingest_job_writes_undecodable_messages_and_the_reason_to_the_bad_re
 ) -> None:
     """Each message is either good or bad, and bad messages are stored unchanged with a reason."""
     decoding = JsonDecoding.from_ddl(f"{SCHEMA}, n STRUCT<a: INT>")
-    read = decoding.read(messages(spark, *REASONS, None))
+    read = decoding.read(messages(spark, *REASONS, None), "batch")
     good = decoding.good(read).collect()
     assert [(row.id, row.country, row.n) for row in good] == [(1, "DE", (1,)), (5, None, None)]
     found: list[Row] = decoding.bad(read).collect()
@@ -400,7 +400,7 @@ def test_a_repeated_batch_of_the_ingest_job_replaces_the_files_of_its_killed_att
     """
     rows = messages(spark, b'{"id": 1}', b'{"id": 2}', b"bad")
     decoding = JsonDecoding.from_ddl(SCHEMA)
-    read = decoding.read(rows)
+    read = decoding.read(rows, "batch")
     target = opened(spark, tmp_path / "rows", decoding.good(read))
     bad = opened(spark, tmp_path / "bad", decoding.bad(read))
     handler(target, bad)(rows, 0)
@@ -442,7 +442,9 @@ def test_the_ingest_job_writes_a_repeated_batch_to_a_database_only_once(
     first = handler(target, bad)
     assert target.newest(spark, SOURCE) == -1
     # A run that is killed after it has filled the staging table.
-    target.write(JsonDecoding.from_ddl(SCHEMA).good(JsonDecoding.from_ddl(SCHEMA).read(rows)), ONE)
+    target.write(
+        JsonDecoding.from_ddl(SCHEMA).good(JsonDecoding.from_ddl(SCHEMA).read(rows, "batch")), ONE
+    )
     first(rows, 1)
     assert target.newest(spark, SOURCE) == 1
     assert first.totals == Totals(1, 3, 21, 1)
