@@ -20,12 +20,6 @@ from pullstream.spark.datasource.options import batch_option_names, stream_optio
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
-# Options that the pages describe, with a comment `pending`, before the command has them.
-PENDING = {
-    *("--no-metadata", "--time-zone", "--event-range", "--evolve", "--merge-on", "--latest-by"),
-    *("--delete-when", "--metrics-port", "--drop-deleted-after"),
-}
-
 
 def page(name: str) -> str:
     return (DOCS / f"{name}.md").read_text("utf-8")
@@ -71,7 +65,7 @@ def test_the_spark_tables_page_lists_every_option_of_the_ingest_command() -> Non
     of_all_commands = {"--help", "--project", "--endpoint", "--json", *connection}
     assert len(found) == len(set(found))
     assert options - of_all_commands <= set(found)
-    assert set(found) - options <= PENDING
+    assert set(found) <= options
 
 
 def test_every_error_that_the_spark_runbook_quotes_is_a_text_of_the_code() -> None:
