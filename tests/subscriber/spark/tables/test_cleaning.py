@@ -256,6 +256,17 @@ def ids_of_lists(folder: Path) -> set[int]:
     return {len(json.loads(path.read_text())["files"]) for path in lists}
 
 
+@pytest.mark.parametrize(("kind", "log"), [("delta", "_delta_log"), ("parquet", "_batches")])
+def test_clean_removes_the_beginning_of_a_commit_that_was_never_completed(
+    tmp_path: Path, store_time: StoreTime, kind: str, log: str
+) -> None:
+    put(table(kind, tmp_path), 0, [0])
+    (tmp_path / log / ".1.json.abc.tmp").write_bytes(b"half")
+    store_time.ahead = 30 * DAY
+    assert clean(tmp_path).files == (f"{log}/.1.json.abc.tmp",)
+    assert ids(kind, tmp_path) == [0]
+
+
 def test_clean_refuses_a_folder_without_lists(tmp_path: Path) -> None:
     path = tmp_path / "part-00000.parquet"
     path.write_bytes(b"")
