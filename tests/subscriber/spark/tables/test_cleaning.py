@@ -186,6 +186,23 @@ def test_clean_keeps_the_delta_version_that_was_current_at_the_limit(
     assert not (log / f"{0:020}.json").exists()
 
 
+def test_a_delta_job_that_has_slept_loads_the_log_again_after_a_clean(
+    tmp_path: Path, store_time: StoreTime
+) -> None:
+    """The version after its last known one is deleted, so that it looks like a free place."""
+    folder = tmp_path / "table"
+    sleeper, other = table("delta", folder), table("delta", folder)
+    put(sleeper, 0, [0])
+    for number in range(100):
+        put(other, number, [1 + number], source=OTHER)
+    store_time.ahead = 30 * DAY
+    assert clean(folder).versions
+    with freeze_time(datetime.fromtimestamp(SYSTEM_CLOCK.now(), timezone.utc) + timedelta(days=2)):
+        assert not put(sleeper, 0, [0])
+        assert put(sleeper, 1, [101])
+    assert ids("delta", folder) == list(range(102))
+
+
 def test_clean_keeps_the_files_of_an_iceberg_tag(tmp_path: Path, store_time: StoreTime) -> None:
     folder = tmp_path / "table"
     written = table("iceberg", folder)
