@@ -19,6 +19,9 @@ LEAST_AGE = 24 * 3600.0
 # Readers of tables skip names that begin with `_`.
 _CLOCK = "_pullstream_clock-"
 
+# Folders of the table itself, although their names begin with `_`.
+_LOGS = ("_delta_log/", "_batches/")
+
 # What a killed task or driver leaves on a disk; see LocalFolder.
 _TEMPORARY = re.compile(r"\..+\.tmp")
 
@@ -62,9 +65,9 @@ def time_of(store: LocalFolder | Bucket) -> float:
 
 def is_temporary(file: StoredFile) -> bool:
     """Return whether a file is the beginning of one that was never completed."""
-    if file.path.startswith(_CLOCK):
-        return True
-    return _TEMPORARY.fullmatch(file.name) is not None and not _is_hidden(file)
+    if _TEMPORARY.fullmatch(file.name):
+        return not _is_hidden(file) or file.path.startswith(_LOGS)
+    return file.path.startswith(_CLOCK)
 
 
 def is_data(file: StoredFile, suffixes: tuple[str, ...]) -> bool:

@@ -11,9 +11,16 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from freezegun import freeze_time
+from pyiceberg.table import Transaction
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from pullstream.spark.errors import IngestError
-from pullstream.spark.tables import delta_maintenance, file_maintenance, iceberg_maintenance
+from pullstream.spark.tables import (
+    delta_maintenance,
+    file_maintenance,
+    iceberg,
+    iceberg_maintenance,
+)
 from pullstream.spark.tables.batch import BatchName
 from pullstream.spark.tables.cleaning import Cleaned
 from pullstream.spark.tables.data_files import LocalFolder
@@ -179,6 +186,23 @@ def test_clean_keeps_the_delta_version_that_was_current_at_the_limit(
     assert not (log / f"{0:020}.json").exists()
 
 
+def test_a_delta_job_that_has_slept_loads_the_log_again_after_a_clean(
+    tmp_path: Path, store_time: StoreTime
+) -> None:
+    """The version after its last known one is deleted, so that it looks like a free place."""
+    folder = tmp_path / "table"
+    sleeper, other = table("delta", folder), table("delta", folder)
+    put(sleeper, 0, [0])
+    for number in range(100):
+        put(other, number, [1 + number], source=OTHER)
+    store_time.ahead = 30 * DAY
+    assert clean(folder).versions
+    with freeze_time(datetime.fromtimestamp(SYSTEM_CLOCK.now(), timezone.utc) + timedelta(days=2)):
+        assert not put(sleeper, 0, [0])
+        assert put(sleeper, 1, [101])
+    assert ids("delta", folder) == list(range(102))
+
+
 def test_clean_keeps_the_files_of_an_iceberg_tag(tmp_path: Path, store_time: StoreTime) -> None:
     folder = tmp_path / "table"
     written = table("iceberg", folder)
@@ -199,19 +223,26 @@ def test_clean_keeps_the_files_of_an_iceberg_tag(tmp_path: Path, store_time: Sto
 
 
 def test_an_iceberg_job_goes_on_when_clean_has_expired_the_same_snapshots(
-    tmp_path: Path, store_time: StoreTime
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_time: StoreTime
 ) -> None:
+    """The job has chosen snapshots to expire, and the clean-up is faster."""
     folder = tmp_path / "table"
     written = table("iceberg", folder)
     for number in range(59):
         put(written, number, [number])
     store_time.ahead = 30 * DAY
-    assert clean(folder).versions == 58
-    store_time.ahead = 0
-    for number in range(59, 130):
+    cleaned: list[Cleaned] = []
+
+    def after_clean(transaction: Transaction) -> ExpireSnapshots:
+        if not cleaned:
+            cleaned.append(clean(folder))
+        return ExpireSnapshots(transaction)
+
+    monkeypatch.setattr(iceberg, "ExpireSnapshots", after_clean)
+    for number in range(59, 62):
         assert put(written, number, [number])
-    assert ids("iceberg", folder) == list(range(130))
-    assert len(IcebergTable(str(folder)).existing().metadata.snapshots) < 62
+    assert cleaned[0].versions == 59
+    assert ids("iceberg", folder) == list(range(62))
 
 
 def test_clean_removes_old_lists_of_compacted_batches_and_no_foreign_file(
@@ -240,6 +271,17 @@ def ids_of_lists(folder: Path) -> set[int]:
     """Return how many files the lists of compactions name."""
     lists = (folder / "_batches").glob("compaction-*.json")
     return {len(json.loads(path.read_text())["files"]) for path in lists}
+
+
+@pytest.mark.parametrize(("kind", "log"), [("delta", "_delta_log"), ("parquet", "_batches")])
+def test_clean_removes_the_beginning_of_a_commit_that_was_never_completed(
+    tmp_path: Path, store_time: StoreTime, kind: str, log: str
+) -> None:
+    put(table(kind, tmp_path), 0, [0])
+    (tmp_path / log / ".1.json.abc.tmp").write_bytes(b"half")
+    store_time.ahead = 30 * DAY
+    assert clean(tmp_path).files == (f"{log}/.1.json.abc.tmp",)
+    assert ids(kind, tmp_path) == [0]
 
 
 def test_clean_refuses_a_folder_without_lists(tmp_path: Path) -> None:
