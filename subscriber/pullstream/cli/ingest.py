@@ -280,8 +280,8 @@ def _run_in_spark(
         job = _job(session, **options)
         with (
             errors_of_spark(),
-            # While Spark starts, Ctrl-C ends the command, and SIGTERM ends the job in order.
-            handled_by(signals.handle, [signal.SIGTERM]),
+            # From the start on: if it were interrupted, Java would go on without this process.
+            handled_by(signals.handle),
             session_for(master, app_name="pullstream ingest", config=dict(settings)) as spark,
             # After Spark has set its handlers, which would cancel the current batch.
             handled_by(signals.handle),
