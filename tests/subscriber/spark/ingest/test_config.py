@@ -174,7 +174,7 @@ def test_the_ingest_job_accepts_a_file_url_as_its_target_folder() -> None:
         ({"decode": "avro", "schema": "id INT"}, "decode is 'avro'; it must be json"),
         ({"decode": "json"}, "decode and schema go together"),
         ({"schema": "id INT"}, "decode and schema go together"),
-        ({"bad_to": "/bad"}, "bad_to is only used together with decode and schema"),
+        ({"bad_to": "/bad"}, "bad_to is only used together with decode; give that too"),
         ({"options": {"spooldir": "/s"}}, "option 'spooldir' is not allowed: the spool is in"),
         ({"options": {"subscription": "s"}}, "option 'subscription' is not allowed: it is an"),
     ],

@@ -71,6 +71,8 @@ def test_the_ingest_command_prints_progress_and_a_result_as_json(
         "bytes": 19,
         "bad": 3,
         "known": 0,
+        "unknownFields": 0,
+        "cutTimes": 0,
         "duplicates": 0,
         "to": str(tmp_path / "rows"),
         "badTo": str(tmp_path / "rows-deadletter"),

@@ -101,6 +101,8 @@ def test_the_json_progress_of_an_ingest_job_has_one_shape_from_its_first_line_on
         "bad": 5,
         "badReason": "missing: id",
         "known": 1,
+        "unknownFields": 0,
+        "cutTimes": 0,
         "duplicates": 2,
         "seconds": 14.9,
         "rowsPerSecond": 312.4,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
-import signal
 import threading
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -30,7 +28,6 @@ from pullstream.spark.tables.file_table import FileTable
 from pullstream.spark.tables.partitions import PartitionExpression, partition_fields
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
-from tests.subscriber.command_line import pullstream
 from tests.subscriber.spark.stage import QUICK, SUBSCRIPTION, TOPIC, publish, subscribed
 
 if TYPE_CHECKING:
@@ -109,7 +106,7 @@ def test_the_ingest_job_writes_every_message_to_the_target_or_the_bad_records_ta
     ]
     assert table.columns == [
         *("id", "pubsub_message_id", "pubsub_attributes", "pubsub_ordering_key"),
-        *("pubsub_publish_time", "pubsub_delivery_attempt"),
+        *("pubsub_publish_time", "pubsub_delivery_attempt", "pubsub_batch"),
         *("pubsub_publish_time_day", "country"),
     ]
     bad = spark.read.parquet(str(first.bad_to))
@@ -119,7 +116,9 @@ def test_the_ingest_job_writes_every_message_to_the_target_or_the_bad_records_ta
     ]
     # The message's columns have the same names as in the good table.
     assert {name for name in bad.columns if name.startswith("pubsub_")} == {
-        name for name in table.columns if name.startswith("pubsub_") and not name.endswith("_day")
+        name
+        for name in table.columns
+        if name.startswith("pubsub_") and name != "pubsub_publish_time_day"
     }
     assert {"message_id", "attributes"}.isdisjoint(bad.columns)
     publish_json(broker, {"id": 20, "country": "FR"})
@@ -524,63 +523,6 @@ def test_the_batch_writer_of_the_ingest_job_refuses_batches_after_it_was_closed(
     with pytest.raises(Refused):
         closing(rows, 0)
     assert closing.totals == Totals()
-
-
-def test_the_ingest_command_writes_all_messages_to_the_table_and_prints_a_summary(
-    spark: SparkSession, broker: Emulator, tmp_path: Path
-) -> None:
-    """The command ingests all messages and reports the result."""
-    publish_json(broker, {"id": 1}, {"id": 2}, b"bad")
-    result = pullstream(
-        *("ingest", "--subscription", "rows", "--project", "p", "--endpoint", broker.endpoint),
-        *("--to", str(tmp_path / "rows"), "--available-now", "--decode", "json"),
-        *("--schema", SCHEMA, "--batch-rows", "100", "--option", "drainWaitMs=300", "--json"),
-    )
-    assert result.code == 0, result.stderr
-    told = result.objects[-1]
-    assert told.pop("seconds") > 0
-    assert told == {
-        "batches": 1,
-        "messages": 3,
-        "bytes": 21,
-        "bad": 1,
-        "duplicates": 0,
-        "to": str(tmp_path / "rows"),
-        "badTo": str(tmp_path / "rows-deadletter"),
-        "stopped": False,
-    }
-    assert spark.read.parquet(str(tmp_path / "rows")).count() == 2
-
-
-def test_ctrl_c_ends_the_ingest_command_after_its_current_batch(
-    spark: SparkSession, broker: Emulator, tmp_path: Path
-) -> None:
-    """Ctrl-C ends the command between two batches.
-
-    It prints a summary, and the exit code is 130, as shells expect.
-    """
-    publish(broker, 5)
-    table = tmp_path / "rows"
-
-    def interrupt() -> None:
-        look = threading.Event()
-        while not list(table.glob("_batches/*.json")):
-            look.wait(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt, daemon=True)
-    thread.start()
-    result = pullstream(
-        *("ingest", "--subscription", SUBSCRIPTION, "--endpoint", broker.endpoint),
-        *("--to", str(table), "--every", "0.1s", "--option", "lingerMs=50"),
-    )
-    thread.join()
-    assert result.code == 130
-    assert "Stopping after the current batch" in result.stderr
-    # On a slow machine, progress lines come first.
-    said = [line for line in result.lines if not line.startswith("batches=")]
-    assert said[0].startswith("5 messages in 1 batches, 5 bytes of data, in ")
-    assert said[-1] == "stopped between two batches; the next run continues from there"
 
 
 def test_files_that_only_an_executor_sees_are_an_error_and_not_rows_of_the_table(
