@@ -14,7 +14,8 @@ help: ## list the targets
 demo: .venv/cli.stamp ## publish, deliver and verify real records (FILE=lines.txt: your own)
 	@$(BIN)/python samples/demo.py $(if $(FILE),--file "$(FILE)")
 
-demo-spark: .venv/cli,spark.stamp ## the same by Spark: a stream, windows of time, a table
+demo-spark: .venv/cli,delta.stamp ## by Spark: a Delta table with its lag, and windows of time
+	@$(BIN)/python samples/spark_table.py
 	@$(BIN)/python samples/spark_windows.py
 
 # Two processes: one of them runs all Spark tests, and they share the other tests.

@@ -35,9 +35,11 @@ from pyiceberg.table import Table as PyIcebergTable
 from rich.console import Console
 
 from pullstream import SubscriberClient, TopicAdminClient
+from pullstream.spark.errors import IngestError
 from pullstream.spark.tables.batch import BatchName
 from pullstream.spark.tables.delta import DeltaLakeTable
 from pullstream.spark.tables.iceberg import IcebergTable
+from pullstream.spark.tables.maintenance import TableLocation
 from pullstream.spark.tables.partitions import PartitionExpression, partition_fields
 from pullstream.spark.tables.table import Table
 from pullstream_emulator import Emulator
@@ -45,7 +47,7 @@ from tests.subscriber.spark.processes import descendants
 
 TOPIC = "projects/soak/topics/rows"
 SUBSCRIPTION = "projects/soak/subscriptions/rows"
-SCHEMA = "id BIGINT NOT NULL, country STRING"
+SCHEMA = "id BIGINT NOT NULL, country STRING, key INT"
 
 # Messages in each request of the publisher, and the seconds between two of them.
 PUBLISHED = 50
@@ -54,14 +56,41 @@ PUBLISH_EVERY = 0.1
 # The seconds that a driver lives. Its first batch comes after about ten.
 SHORTEST, LONGEST = 6.0, 25.0
 
+# Seconds between two compactions, and the number of keys of upserts.
+COMPACT_EVERY = 7.0
+KEYS = 500
+
 # Ids of the other writer begin here.
 OTHER = 1_000_000_000
+
+
+class Compactor(threading.Thread):
+    """Compacts the table every few seconds, as `pullstream compact` does."""
+
+    def __init__(self, folder: Path, format: str) -> None:
+        super().__init__(daemon=True)
+        self._table = TableLocation(folder=str(folder / "rows"), format=format)
+        self._ended = threading.Event()
+        self.landed = 0
+        self.errors: list[str] = []
+
+    def run(self) -> None:
+        while not self._ended.wait(COMPACT_EVERY):
+            try:
+                self.landed += self._table.opened().compact().added
+            except IngestError as error:
+                # Before the job has created the table; or other writers were faster three times.
+                self.errors.append(str(error))
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
 
 
 class Job:
     """One process of `pullstream ingest` after the other, on the same table and state."""
 
-    def __init__(self, folder: Path, format: str, endpoint: str) -> None:
+    def __init__(self, folder: Path, format: str, endpoint: str, *, upserts: bool) -> None:
         self._command = [
             *(sys.executable, "-m", "pullstream", "ingest", "--json"),
             *("--endpoint", endpoint, "--subscription", SUBSCRIPTION),
@@ -69,6 +98,8 @@ class Job:
             *("--decode", "json", "--schema", SCHEMA, "--partition-by", "country"),
             *("--batch-rows", "400", "--option", "leaseSeconds=10", "--option", "lingerMs=300"),
         ]
+        if upserts:
+            self._command += ["--merge-on", "key", "--latest-by", "id"]
         self._log = folder / "jobs.log"
 
     def start(self, *more: str) -> subprocess.Popen[bytes]:
@@ -209,8 +240,17 @@ def ids_in(folder: Path, format: str) -> Counter[int]:
     return Counter(rows.column("id").to_pylist())
 
 
-def run(folder: Path, format: str, seconds: float, dice: random.Random, console: Console) -> bool:
-    """Run all failures, and return whether every row is in the table once."""
+def run(
+    folder: Path,
+    format: str,
+    seconds: float,
+    dice: random.Random,
+    console: Console,
+    *,
+    upserts: bool,
+) -> bool:
+    """Run all failures, and return whether the table has what it must have."""
+    is_lake = format in ("delta", "iceberg")
     with Emulator() as broker:
         with (
             TopicAdminClient(endpoint=broker.endpoint) as topics,
@@ -220,10 +260,13 @@ def run(folder: Path, format: str, seconds: float, dice: random.Random, console:
             client.create_subscription(name=SUBSCRIPTION, topic=TOPIC, ack_deadline_seconds=10)
         published = _Publisher(broker.endpoint)
         published.start()
-        other = OtherWriter(folder, format)
-        if format in ("delta", "iceberg"):
+        other, compactor = OtherWriter(folder, format), Compactor(folder, format)
+        if is_lake:
+            compactor.start()
+        if is_lake and not upserts:
+            # A job that appends must not write to a table of upserts.
             other.start()
-        job = Job(folder, format, broker.endpoint)
+        job = Job(folder, format, broker.endpoint, upserts=upserts)
         kinds = ["driver", "worker", "JVM"]
         end = time.monotonic() + seconds
         kills: Counter[str] = Counter()
@@ -250,16 +293,24 @@ def run(folder: Path, format: str, seconds: float, dice: random.Random, console:
             time.sleep(10)
         if other.is_alive():
             other.end()
+        if compactor.is_alive():
+            compactor.end()
         left = broker.backlog(SUBSCRIPTION)
     found = ids_in(folder, format)
     own = {one: count for one, count in found.items() if one < OTHER}
-    lost = published.count - len(own)
+    # Of each key, the row with the greatest id.
+    expected = {
+        one for one in range(published.count) if not upserts or one >= published.count - KEYS
+    }
+    lost = len(expected ^ set(own))
     twice = sum(count - 1 for count in found.values())
     others = len(found) - len(own)
     console.print(
-        f"{format}: {published.count:,} published, {len(own):,} in the table, {lost} lost, "
+        f"{format}{', upserts' if upserts else ''}: {published.count:,} published, "
+        f"{len(own):,} in the table, {lost} lost or wrong, "
         f"{twice} twice, {left} not acknowledged; {others} of {other.rows} rows of the other "
-        f"writer; killed: {dict(kills)}"
+        f"writer; {compactor.landed} files made by compactions, {len(compactor.errors)} of which "
+        f"did not land; killed: {dict(kills)}"
     )
     is_right = not (lost or twice or left) and others == other.rows
     if not is_right:
@@ -278,7 +329,10 @@ class _Publisher(threading.Thread):
         with TopicAdminClient(endpoint=self._endpoint) as topics:
             while not self._ended.wait(PUBLISH_EVERY):
                 ids = range(self.count, self.count + PUBLISHED)
-                rows = [{"id": one, "country": ("DE", "US", None)[one % 3]} for one in ids]
+                rows = [
+                    {"id": one, "country": ("DE", "US", None)[one % KEYS % 3], "key": one % KEYS}
+                    for one in ids
+                ]
                 topics.publish(TOPIC, [{"data": json.dumps(row).encode()} for row in rows])
                 self.count += PUBLISHED
 
@@ -293,6 +347,7 @@ def main() -> None:
         "--format", choices=["parquet", "json", "delta", "iceberg"], action="append"
     )
     parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--upserts", action="store_true", help="keep one row for each key")
     parser.add_argument("--seed", type=int, default=None)
     arguments = parser.parse_args()
     seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
@@ -302,7 +357,14 @@ def main() -> None:
     is_right = True
     for format in arguments.format or ["parquet", "delta", "iceberg"]:
         with tempfile.TemporaryDirectory() as folder:
-            is_right &= run(Path(folder), format, arguments.seconds, dice, console)
+            is_right &= run(
+                Path(folder),
+                format,
+                arguments.seconds,
+                dice,
+                console,
+                upserts=arguments.upserts,
+            )
     sys.exit(0 if is_right else 1)
 
 

@@ -11,16 +11,17 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SAMPLE = Path(__file__).parents[3] / "samples" / "spark_windows.py"
+SAMPLES = Path(__file__).parents[3] / "samples"
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_spark_sample_program_ends_successfully_with_correct_results(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("sample", "promises"), [("spark_windows", 5), ("spark_table", 3)])
+def test_the_spark_sample_programs_end_successfully_with_correct_results(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], sample: str, promises: int
 ) -> None:
-    """The sample checks its own results and prints them."""
-    assert runpy.run_path(str(SAMPLE))["main"]() == 0
+    """Each sample checks its own results and prints them."""
+    assert runpy.run_path(str(SAMPLES / f"{sample}.py"))["main"]() == 0
     told = capsys.readouterr().out
-    assert told.count("  ok  ") == 5
+    assert told.count("  ok  ") == promises
     assert "BROKEN" not in told

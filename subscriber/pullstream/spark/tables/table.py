@@ -1,4 +1,4 @@
-"""What a job needs of a table format, and how a batch is written to it."""
+"""The interface of a table format, and how executors write the files of a batch."""
 
 from __future__ import annotations
 
