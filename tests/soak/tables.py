@@ -195,6 +195,7 @@ class OtherWriter(threading.Thread):
             "id": OTHER + self.rows,
             "country": "XX",
             "pubsub_message_id": "other",
+            "pubsub_batch": "other",
             "pubsub_publish_time": datetime(2026, 1, 1, tzinfo=timezone.utc),
         }
         rows = pa.Table.from_pylist([row], schema=self._schema)
@@ -330,7 +331,7 @@ class _Publisher(threading.Thread):
             while not self._ended.wait(PUBLISH_EVERY):
                 ids = range(self.count, self.count + PUBLISHED)
                 rows = [
-                    {"id": one, "country": ("DE", "US", None)[one % KEYS % 3], "key": one % KEYS}
+                    {"id": one, "country": ("DE", "US", None)[one % 3], "key": one % KEYS}
                     for one in ids
                 ]
                 topics.publish(TOPIC, [{"data": json.dumps(row).encode()} for row in rows])
