@@ -69,6 +69,9 @@ class PubSubDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of a streaming query."""
         _find_py_files()
+        from pullstream.spark.pyspark_version import STREAMS, require_pyspark
+
+        require_pyspark(STREAMS, "readStream.format('pubsub')")
         from .options import StreamOptions
         from .stream_reader import PubSubStreamReader
 

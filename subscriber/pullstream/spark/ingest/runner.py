@@ -15,6 +15,7 @@ from pullstream.spark.datasource.registration import register
 from pullstream.spark.errors import FailureCause, caused_by, ingest_error
 from pullstream.spark.local.java_error import reason_of
 from pullstream.spark.local.session_builder import local_session
+from pullstream.spark.pyspark_version import STREAMS, require_pyspark
 from pullstream.spark.session.settings import IngestSettings
 from pullstream.spark.spool.committed_batches import mark_committed
 from pullstream.spark.spool.waiting_segments import WaitingSegments
@@ -68,6 +69,7 @@ def run_ingest(
             stay, and the next run continues from there.
         ValueError: An option, a column or the schema is invalid.
     """
+    require_pyspark(STREAMS, "an ingestion job")
     watch(IngestReport(since=SYSTEM_CLOCK.now()))
     session = spark or local_session()
     register(session)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from pullstream.spark.datasource.registration import register
+from pullstream.spark.pyspark_version import BATCHES, require_pyspark
 
 from .java import ensure_java, java_without_incubator_warning
 from .unix_sockets import unix_sockets
@@ -83,6 +84,7 @@ def _session(
 ) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    require_pyspark(BATCHES, "a session")
     running = running_session()
     if running is not None:
         register(running)
