@@ -211,17 +211,22 @@ def status(session: CliContext, folder: Path) -> None:
     try:
         found = IngestStatus.of(folder)
     except IngestError as error:
-        raise IngestFailed(error) from error
+        raise IngestFailed.by(error) from error
     click.echo(status_text(found, as_json=session.json, now=SYSTEM_CLOCK.now()))
 
 
 class IngestFailed(click.ClickException):
     """A failed job, with the exit code of its cause."""
 
-    def __init__(self, error: IngestError) -> None:
-        super().__init__(str(error))
-        self.cause: str = "other" if error.cause is None else error.cause.value
+    def __init__(self, text: str, cause: str = "other") -> None:
+        super().__init__(text)
+        self.cause: str = cause
         self.exit_code: int = EXIT_CODES.get(self.cause, 1)  # type: ignore[misc]
+
+    @classmethod
+    def by(cls, error: IngestError) -> IngestFailed:
+        """Return the failure of a command by an error of its job."""
+        return cls(str(error), "other" if error.cause is None else error.cause.value)
 
 
 def _require_spark() -> None:
@@ -258,7 +263,7 @@ def _run(
             try:
                 report, signals = _run_in_spark(session, view, master, settings, options)
             except IngestError as error:
-                raise IngestFailed(error) from error
+                raise IngestFailed.by(error) from error
     click.echo(summary(report, as_json=session.json, now=SYSTEM_CLOCK.now()))
     return _INTERRUPTED if signals.interrupted else 0
 

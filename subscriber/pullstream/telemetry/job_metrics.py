@@ -8,11 +8,11 @@ from typing import NamedTuple
 try:
     from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
-except ImportError as error:
+except ImportError as _error:
     raise ImportError(
         "pullstream.telemetry.job_metrics needs prometheus-client: "
         "pip install 'pullstream[prometheus]'"
-    ) from error
+    ) from _error
 
 
 class JobMetric(NamedTuple):

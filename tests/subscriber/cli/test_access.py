@@ -90,7 +90,7 @@ DEFINITION = json.dumps(
 )
 # `emulator` is the broker, and `ingest status` asks no server. `worker` is tested below, and
 # `ingest` in tests/subscriber/spark/datasource/test_broker_access.py.
-OTHERS = {"worker", "ingest", "ingest status", "emulator"}
+OTHERS = {"worker", "ingest", "ingest status", "compact", "clean", "emulator"}
 
 
 def commands(group: click.Group, *path: str) -> Iterator[str]:

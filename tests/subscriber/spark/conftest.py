@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs() -> Iterator[None]:
+    """Remove the loggers that pyspark makes for an error.
+
+    pytest adds its handler to each logger that does not propagate, and these give it a formatter
+    that fails on some records of later tests.
+    """
+    yield
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.Logger.manager.loggerDict.pop(name, None)
 
 
 @pytest.fixture

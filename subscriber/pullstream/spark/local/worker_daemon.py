@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Callable
 
 from pyspark import daemon
 
@@ -17,7 +18,7 @@ from pyspark import daemon
 class Traces:
     """The functions of the module `traceback` that the daemon uses."""
 
-    format_exc = staticmethod(traceback.format_exc)
+    format_exc: Callable[..., str] = staticmethod(traceback.format_exc)
 
     @staticmethod
     def print_exc() -> None:

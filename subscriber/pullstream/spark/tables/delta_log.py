@@ -39,7 +39,7 @@ class DeltaLog:
         self._folder = folder
         self._options = dict(options or {}) or None
         self._store = store_of(folder, options)
-        self.version = version
+        self.version: int = version
 
     def newer(self) -> Iterator[dict[str, Any]]:
         """Return the actions of newer versions, which are then known."""
