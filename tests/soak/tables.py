@@ -292,10 +292,9 @@ def run(
             if code == 0 and not broker.backlog(SUBSCRIPTION):
                 break
             time.sleep(10)
-        if other.is_alive():
-            other.end()
-        if compactor.is_alive():
-            compactor.end()
+        for thread in (other, compactor):
+            if thread.ident is not None:
+                thread.end()
         left = broker.backlog(SUBSCRIPTION)
     found = ids_in(folder, format)
     own = {one: count for one, count in found.items() if one < OTHER}

@@ -22,12 +22,14 @@ _FORMS = "COLUMN, day(COLUMN), hour(COLUMN), or for Iceberg bucket(NUMBER, COLUM
 
 _FEW_VALUES: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_string,
+    pa.types.is_large_string,
     pa.types.is_integer,
     pa.types.is_boolean,
     pa.types.is_date,
 )
 _BUCKETED: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_string,
+    pa.types.is_large_string,
     pa.types.is_int32,
     pa.types.is_int64,
 )
