@@ -142,7 +142,7 @@ _BATCH_ROWS = "maxMessagesPerTrigger"
     type=key_value,
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any other option of the source; may be repeated. See docs/spark.md.",
+    help="Any other option of the source; may be repeated. See docs/spark-pipelines.md.",
 )
 @click.option("--master", help="Spark master. Default: that of spark-submit, else this machine.")
 @click.option(

@@ -228,7 +228,11 @@ def _batch(folder: Path, number: int) -> BatchName:
         raise IngestError(f"{path}, which Spark has written, cannot be read: {error!r}") from error
     source = source_id(folder)
     if source is None:
-        raise IngestError(f"there is no spool in {folder / SPOOL}, although Spark has its batches")
+        raise IngestError(
+            f"there is no spool in {folder / SPOOL}, although Spark has its batches; delete "
+            f"{folder / _CHECKPOINT}, too. Uncommitted messages come again. A committed one comes "
+            "twice only if its acknowledgement was lost"
+        )
     return BatchName(source, int(offset))
 
 

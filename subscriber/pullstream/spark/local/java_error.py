@@ -15,7 +15,7 @@ _HANDLING = "During handling of the above exception"
 _QUERY = "=== Streaming Query ==="
 _CAUSED_BY = "Caused by: "
 # Lines after a message: a frame of a Java trace, the number of left out frames, Spark's SQLSTATE.
-_AFTER = re.compile(r"\tat .*|\s*\.\.\. \d+ (?:more|common frames omitted)|\s*SQLSTATE: \w{5}")
+_AFTER = re.compile(r"\tat .*|\s*\.\.\. \d+ (?:more|common frames omitted)|(?:\s*SQLSTATE: \w{5})+")
 
 
 def reason_of(error: BaseException) -> str:

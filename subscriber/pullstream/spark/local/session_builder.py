@@ -101,12 +101,31 @@ def _session(
         builder = builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
+    if not has_log and _SUBMITTED not in os.environ:
+        _start_java_apart(settings)
     with warnings.catch_warnings():
         # pandas is not used, so its version does not matter.
         warnings.filterwarnings("ignore", message=".*pandas.*", category=FutureWarning)
         session = builder.getOrCreate()
     register(session)
     return session
+
+
+def _start_java_apart(settings: Mapping[str, str]) -> None:
+    """Start Java in a session of its own.
+
+    A signal to the process group of the command, by `timeout` or by a scheduler that ends a task,
+    must not end Java before the job has ended. Java ends when the command's end closes its input.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        conf = SparkConf().setAll(list(settings.items()))
+        # The copy in PySpark has no type annotations.
+        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext._gateway = gateway
+        SparkContext._jvm = gateway.jvm
 
 
 @contextmanager

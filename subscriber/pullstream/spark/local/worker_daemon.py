@@ -29,4 +29,8 @@ class Traces:
 
 if __name__ == "__main__":
     vars(daemon)["traceback"] = Traces
-    daemon.manager()
+    try:
+        daemon.manager()
+    except (BrokenPipeError, ConnectionResetError):
+        # Java has ended.
+        sys.exit(1)

@@ -8,6 +8,8 @@ import pyarrow as pa
 
 from pullstream.spark.errors import IngestError
 
+from .merge import DELETED
+
 # Types that a table may change to without a change of its files, if its format allows that.
 _WIDER = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}
 
@@ -63,6 +65,12 @@ class ColumnCheck:
                 self._add(field, name)
                 changes = True
         for column in known.values():
+            if column.name not in given and column.name == DELETED:
+                raise IngestError(
+                    f"{self._place} keeps one row for each key (--merge-on), and this job appends "
+                    "rows, so a key would get a second row; give the job the options of the table, "
+                    "or write to another table"
+                )
             if column.name not in given and not column.nullable:
                 raise IngestError(
                     f"the column {path + column.name!r} of {self._place} must not be null, and the "

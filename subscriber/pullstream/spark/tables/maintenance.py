@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from pullstream.spark.errors import IngestError
@@ -123,6 +124,8 @@ def _format_of(folder: str, storage: Mapping[str, str], catalog: Mapping[str, st
     files = (file for path in lists for file in json.loads(store.get(path) or b"{}")["files"])
     if file := next(files, ""):
         found.add("json" if file.endswith(".json") else "parquet")
+    if not found and not Path(folder.removeprefix("file://")).exists():
+        raise IngestError(f"{folder} does not exist; give the folder or URL of a table")
     if len(found) != 1:
         what = " and ".join(sorted(found)) if found else "no table that a job has written"
         raise IngestError(

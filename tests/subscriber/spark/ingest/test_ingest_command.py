@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -125,6 +126,7 @@ class Job:
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
+            start_new_session=True,
         )
         self.errors: list[str] = []
         assert self.process.stderr is not None
@@ -147,10 +149,16 @@ class Job:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_ingest_command_with_code_130_and_without_foreign_lines_on_stderr(
-    broker: Emulator, tmp_path: Path
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_a_signal_to_its_process_group_ends_the_ingest_command_without_foreign_lines_on_stderr(
+    broker: Emulator, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    """Spark, Java and pyspark write nothing in a good run. The metrics have the written rows."""
+    """A terminal and `timeout` send signals to the group, and the job needs its Java to end.
+
+    Spark, Java and pyspark write nothing in a good run. The metrics have the written rows.
+    """
     port = free_port()
     more = ("--metrics-port", f"127.0.0.1:{port}", "--progress-every", "0.2")
     job = Job(arguments(broker, tmp_path / "rows", *more))
@@ -160,10 +168,10 @@ def test_ctrl_c_ends_the_ingest_command_with_code_130_and_without_foreign_lines_
         if one["type"] == "progress" and one["messages"] == 4 and not one["unacknowledged"]:
             with urlopen(f"http://127.0.0.1:{port}/metrics") as response:
                 page = response.read().decode()
-            job.process.send_signal(signal.SIGINT)
+            os.killpg(job.process.pid, number)
             break
     rest = list(job.objects())
-    assert job.end() == 130
+    assert job.end() == code
     assert rest[-1]["type"] == "result"
     assert rest[-1]["stopped"]
     assert f'pullstream_ingest_rows_total{{subscription="{SUBSCRIPTION}"}} 4.0' in page
