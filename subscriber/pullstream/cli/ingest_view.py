@@ -238,7 +238,7 @@ def progress_text(moment: Moment) -> str:
     if totals.known:
         parts.append(f"{totals.known:,} batches were there already")
     if totals.bad:
-        reason = "" if report.bad_reason is None else f" ({report.bad_reason})"
+        reason = "" if report.bad_reason is None else f" (most often: {report.bad_reason})"
         parts.append(f"{totals.bad:,} bad{reason}")
     return ", ".join(parts)
 

@@ -66,7 +66,8 @@ def test_the_ingest_progress_has_phase_rates_lag_backlog_and_the_reason_of_bad_r
     """Parts without a value are left out."""
     assert progress_text(Moment(REPORT, Rates(312.4, 3400.0), 2000, NOW)) == (
         "writing for 3s, 3,000 rows in 3 batches, 312 rows/s, 3,400 bytes/s, lag 1m 15s, "
-        "2,000 messages unacknowledged, 1 batches were there already, 5 bad (missing: id)"
+        "2,000 messages unacknowledged, 1 batches were there already, "
+        "5 bad (most often: missing: id)"
     )
     started = Moment(IngestReport(since=NOW), Rates(0.0, 0.0), None, NOW)
     assert progress_text(started) == (
