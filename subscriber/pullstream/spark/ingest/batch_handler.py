@@ -13,8 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pullstream.spark.tables.batch import BatchName
 
 from .decoding import Decoding
-from .report import Phase as Phase
-from .report import Totals as Totals
+from .report import Phase, Totals
 from .targets import Target
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pullstream.spark.tables.table import (
     column,
     map_in_arrow,
     until_committed,
-    written_file,
+    written_files,
 )
 from pullstream.spark.tables.touched_files import KeyRanges, TouchedFiles, tasks_of
 
@@ -141,7 +141,7 @@ class _MergedBatch:
         for row in map_in_arrow(numbers, function, RESULT_DDL).collect():
             replaced.update(row.replaced)
             late.update(row.late)
-            added += map(written_file, row.written)
+            added += written_files(row.written, to_write)
         return replaced, late, added
 
     def _new_rows(self, late: set[int]) -> list[WrittenFile]:
@@ -150,9 +150,9 @@ class _MergedBatch:
         rows = self._changes.coalesce(files)
         keys = self._columns.keys
         left_out = self._keys.select(keys).take(pa.array(sorted(late), pa.int64()))
-        function = NewRows(self._table.files_to_write(self._name()), keys, packed(left_out))
-        described = map_in_arrow(rows, function, DESCRIPTION_DDL)
-        return [written_file(row) for row in described.collect()]
+        to_write = self._table.files_to_write(self._name())
+        function = NewRows(to_write, keys, packed(left_out))
+        return written_files(map_in_arrow(rows, function, DESCRIPTION_DDL).collect(), to_write)
 
     def _name(self) -> str:
         return f"{self._batch}-{uuid.uuid4().hex[:8]}"

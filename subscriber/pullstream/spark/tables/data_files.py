@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -170,7 +170,6 @@ class FilesToWrite:
             lines = part.column(part.num_columns - 1).to_pylist()
             return "".join(f"{line}\n" for line in lines).encode(), b""
         sink = pa.BufferOutputStream()
-        # Statistics of binary columns are of no use, and may be as large as the values.
         with pq.ParquetWriter(
             sink, part.schema, compression="snappy", store_schema=False
         ) as writer:
@@ -234,8 +233,6 @@ def _values(table: pa.Table, field: PartitionField) -> pa.Array:
             return _buckets(column, field.buckets)
         case "date":
             return column.cast(pa.int32())
-        case _ if pa.types.is_string(column.type):
-            return column
         case _ if pa.types.is_large_string(column.type):
             return column.cast(pa.string())
         case _:
@@ -342,25 +339,14 @@ class LocalFolder:
 
     def put(self, path: str, data: bytes) -> None:
         """Create a file. Readers never see part of it."""
-        target = self._folder / path
-        self._make(target.parent)
-        temporary = target.with_name(f".{target.name}.tmp")
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-        _sync(target.parent)
+        self._replace(path, io.BytesIO(data))
 
     def create(self, path: str, data: bytes) -> bool:
         """Create a file unless it exists; return whether it was created."""
         target = self._folder / path
-        self._make(target.parent)
+        # Two writers may create the file at the same time.
         temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}.tmp")
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        self._write(temporary, io.BytesIO(data))
         try:
             os.link(temporary, target)
         except FileExistsError:
@@ -409,19 +395,27 @@ class LocalFolder:
 
     def upload(self, path: str, source: Path) -> None:
         """Create a file from a file on this machine, without reading all of it into memory."""
-        target = self._folder / path
-        self._make(target.parent)
-        temporary = target.with_name(f".{target.name}.tmp")
-        with source.open("rb") as content, temporary.open("wb") as file:
-            shutil.copyfileobj(content, file, 1 << 20)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-        _sync(target.parent)
+        with source.open("rb") as content:
+            self._replace(path, content)
 
     def delete(self, path: str) -> None:
         """Delete a file, if it exists."""
         (self._folder / path).unlink(missing_ok=True)
+
+    def _replace(self, path: str, content: BinaryIO) -> None:
+        target = self._folder / path
+        temporary = target.with_name(f".{target.name}.tmp")
+        self._write(temporary, content)
+        temporary.replace(target)
+        _sync(target.parent)
+
+    def _write(self, target: Path, content: BinaryIO) -> None:
+        """Write a file, and its content to the disk."""
+        self._make(target.parent)
+        with target.open("wb") as file:
+            shutil.copyfileobj(content, file, 1 << 20)
+            file.flush()
+            os.fsync(file.fileno())
 
     def _make(self, folder: Path) -> None:
         """Create a folder and its parents, durably."""

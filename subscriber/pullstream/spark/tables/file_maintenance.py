@@ -46,7 +46,7 @@ _OWN = re.compile(r"part-(compacted-[0-9a-f]{32}|[0-9a-f]{32}-\d{12,}-[0-9a-f]{8
 
 @dataclass(frozen=True)
 class _Lists:
-    """What the lists of a folder say.
+    """The contents of the lists of a folder.
 
     Attributes:
         named: Paths of all files that a list names.

@@ -40,7 +40,7 @@ from .iceberg import COMPACTED_BY, IcebergTable, data_file, once
 # How often a commit is tried while the job is faster. Rows are not written again for that.
 _COMMITS = 20
 
-# What may be without use. Other files, such as `version-hint.text`, are those of a catalog.
+# Files that may be without use. Other files, such as `version-hint.text`, are those of a catalog.
 _DATA = (".parquet", ".orc", ".avro", ".puffin")
 _METADATA = (".avro", ".metadata.json", ".stats", ".puffin")
 

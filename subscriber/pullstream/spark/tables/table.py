@@ -103,34 +103,36 @@ def write_files(table: Table, rows: DataFrame, batch: BatchName) -> list[Written
     # A replay writes files of other names, so the files of a killed attempt never get in its way.
     to_write = table.files_to_write(f"{batch}-{uuid.uuid4().hex[:8]}")
     # Each attempt of a task returns its own files, and Spark reports one attempt of each task.
-    files = [written_file(row) for row in map_in_arrow(rows, to_write, DESCRIPTION_DDL).collect()]
-    check_that_driver_sees(files, to_write)
-    return files
+    return written_files(map_in_arrow(rows, to_write, DESCRIPTION_DDL).collect(), to_write)
 
 
-def check_that_driver_sees(files: Sequence[WrittenFile], written: FilesToWrite) -> None:
-    """Raise IngestError if executors have written files to disks of their own."""
-    store = store_of(written.folder, written.options)
+def written_files(described: Iterable[Row], to_write: FilesToWrite) -> list[WrittenFile]:
+    """Return the files that executors describe.
+
+    Raises:
+        IngestError: The driver does not see a file: executors have disks of their own.
+    """
+    files = [
+        WrittenFile(
+            row.path,
+            row.rows,
+            row.size,
+            tuple(json.loads(row.partition)),
+            bytes(row.footer),
+            row.attempt,
+        )
+        for row in described
+    ]
+    store = store_of(to_write.folder, to_write.options)
     if isinstance(store, LocalFolder):
         for file in files:
             if store.size(file.path) != file.size:
                 raise IngestError(
-                    f"an executor has written {file.path} to {written.folder}, but the driver does "
-                    "not see it there. Nothing of the batch is in the table. Use a folder that all "
-                    "machines share, or an object store (s3://, gs://, az://)"
+                    f"an executor has written {file.path} to {to_write.folder}, but the driver "
+                    "does not see it there. Nothing of the batch is in the table. Use a folder "
+                    "that all machines share, or an object store (s3://, gs://, az://)"
                 )
-
-
-def written_file(row: Row) -> WrittenFile:
-    """Return the file that a row of an executor describes."""
-    return WrittenFile(
-        row.path,
-        row.rows,
-        row.size,
-        tuple(json.loads(row.partition)),
-        bytes(row.footer),
-        row.attempt,
-    )
+    return files
 
 
 def map_in_arrow(

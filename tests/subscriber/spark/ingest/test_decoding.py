@@ -22,9 +22,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pullstream import TopicAdminClient
 from pullstream.spark import IngestJob
-from pullstream.spark.ingest.batch_handler import BatchHandler, Totals
+from pullstream.spark.ingest.batch_handler import BatchHandler
 from pullstream.spark.ingest.columns import arrow_schema
 from pullstream.spark.ingest.decoding import Decoding, JsonDecoding, TextDecoding, Undecoded
+from pullstream.spark.ingest.report import Totals
 from pullstream.spark.ingest.targets import TableTarget
 from pullstream.spark.tables.batch import BatchName
 from pullstream.spark.tables.data_files import PartitionField

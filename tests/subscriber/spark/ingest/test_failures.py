@@ -12,9 +12,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 
 from pullstream.spark.errors import FailureCause, IngestError, caused_by
-from pullstream.spark.ingest.batch_handler import Phase, Totals
 from pullstream.spark.ingest.failures import SLOW_START, errors_of_spark, failure_of
-from pullstream.spark.ingest.report import IngestReport
+from pullstream.spark.ingest.report import IngestReport, Phase, Totals
 from pullstream.spark.ingest.runner import _Run
 from pullstream.spark.local.java import JavaNotFound
 from pullstream.spark.spool.waiting_segments import WaitingSegments

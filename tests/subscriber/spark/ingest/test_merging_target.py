@@ -25,12 +25,13 @@ from pullstream import TopicAdminClient
 from pullstream.spark import IngestJob, run_ingest
 from pullstream.spark.errors import IngestError
 from pullstream.spark.ingest import merging_target
-from pullstream.spark.ingest.batch_handler import Totals
 from pullstream.spark.ingest.changes import Changes, merge_columns
 from pullstream.spark.ingest.columns import arrow_schema
 from pullstream.spark.ingest.decoding import JsonDecoding
 from pullstream.spark.ingest.merging_target import MergingTarget, newest_changes
+from pullstream.spark.ingest.report import Totals
 from pullstream.spark.tables.batch import BatchName
+from pullstream.spark.tables.data_files import LocalFolder
 from pullstream.spark.tables.delta import DeltaLakeTable
 from pullstream.spark.tables.iceberg import IcebergTable
 from pullstream.spark.tables.merge import MergeColumns
@@ -204,6 +205,19 @@ def test_two_drivers_with_the_same_batch_make_one_version(lake: Lake) -> None:
     assert [one.commit() for one in written] == [True, False]
     assert lake.versions == before + 1
     assert lake.rows == newest([*changes, change(2, 1, 2)])
+
+
+@pytest.mark.parametrize("taken", [[], [(1, 1, 1)]], ids=["new rows", "rewritten rows"])
+def test_files_of_upserts_that_only_an_executor_sees_are_an_error(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, taken: list[tuple[int, int, int]]
+) -> None:
+    """On a cluster, a folder may be on the disk of each executor."""
+    lake.take([change(*one) for one in taken], BatchName("s", 1))
+    before = lake.versions
+    monkeypatch.setattr(LocalFolder, "size", lambda *_: None)
+    with pytest.raises(IngestError, match="but the driver does not see it there"):
+        lake.take([change(1, 2, 3)], BatchName("s", 2))
+    assert lake.versions == before
 
 
 def test_a_batch_is_joined_again_with_the_rows_of_another_drivers_commit(lake: Lake) -> None:

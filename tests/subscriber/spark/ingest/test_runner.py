@@ -17,10 +17,11 @@ import pytest
 from pullstream import SubscriberClient, TopicAdminClient
 from pullstream.spark import IngestJob, IngestReport, run_ingest
 from pullstream.spark.errors import IngestError
-from pullstream.spark.ingest.batch_handler import BatchHandler, Refused, Totals
+from pullstream.spark.ingest.batch_handler import BatchHandler, Refused
 from pullstream.spark.ingest.columns import arrow_schema
 from pullstream.spark.ingest.decoding import JsonDecoding, Undecoded
 from pullstream.spark.ingest.jdbc_target import JdbcTarget, StagedRows
+from pullstream.spark.ingest.report import Totals
 from pullstream.spark.ingest.targets import TableTarget, Target
 from pullstream.spark.tables.batch import BatchName
 from pullstream.spark.tables.data_files import LocalFolder
