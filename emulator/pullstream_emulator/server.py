@@ -26,6 +26,7 @@ from .monitoring import health
 from .monitoring.access_log import AccessLogInterceptor
 from .monitoring.health import Health, HealthHandlers
 from .monitoring.loop_delay import LoopDelay
+from .net.listener import addresses_of
 from .push.delivery import PushDelivery
 from .rest.server import Rest, RestServer
 from .services.handlers import UnknownMethods, generic_handlers
@@ -219,10 +220,7 @@ class Server:
         gRPC would accept the remaining addresses (`localhost` has two), and clients would reach
         one broker or the other.
         """
-        try:
-            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except socket.gaierror as error:
-            raise OSError(f"cannot listen on {host}: {error.strerror}") from error
+        found = await addresses_of(host, port)
         for family, kind, protocol, _, address in found if port else ():
             with socket.socket(family, kind, protocol) as probe:
                 if os.name == "posix":

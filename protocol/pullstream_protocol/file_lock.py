@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 if sys.platform == "win32":
@@ -57,22 +58,42 @@ class FileLock:
     """
 
     def __init__(self, path: Path, *, wait: bool = False) -> None:
-        # The file is never removed. Otherwise two processes could each hold a lock, on two files
-        # that have had the same name.
-        self._descriptor = _opened(path)
-        try:
-            _take(self._descriptor, wait=wait)
-            os.ftruncate(self._descriptor, 0)
-            os.write(self._descriptor, str(os.getpid()).encode())
-        except OSError:
+        self._path = path
+        while True:
+            self._descriptor = _opened(path)
+            try:
+                _take(self._descriptor, wait=wait)
+                # The last holder may have removed the file meanwhile. Then another process may
+                # lock a new file of this name.
+                if _is_at(path, self._descriptor):
+                    os.ftruncate(self._descriptor, 0)
+                    os.write(self._descriptor, str(os.getpid()).encode())
+                    break
+            except OSError:
+                os.close(self._descriptor)
+                raise
             os.close(self._descriptor)
-            raise
         _held.add(self._descriptor)
 
     def release(self) -> None:
         """Release the lock. Call it once, in the process that holds the lock."""
         _held.discard(self._descriptor)
         os.close(self._descriptor)
+
+    def remove(self) -> None:
+        """Like `release`, and remove the file if the system allows that for an open file."""
+        # Before the release: afterwards another process may hold it.
+        with suppress(OSError):
+            self._path.unlink()
+        self.release()
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether the open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _opened(path: Path) -> int:

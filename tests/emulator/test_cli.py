@@ -66,10 +66,11 @@ def test_the_emulator_program_refuses_a_port_in_use_at_any_address_of_its_host()
     assert error == f"Error: cannot listen on localhost:{busy}: the port is in use\n"
 
 
-def test_the_error_for_an_unknown_host_option_names_the_host() -> None:
+@pytest.mark.parametrize("host", ["nowhere.invalid", "a..b"])
+def test_the_error_for_an_unknown_host_option_names_the_host(host: str) -> None:
     """The error contains the system's message."""
-    error = error_of("--host", "nowhere.invalid")
-    assert error.startswith("Error: cannot listen on nowhere.invalid: ")
+    error = error_of("--host", host)
+    assert error.startswith(f"Error: cannot listen on {host}: ")
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "http"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import re
 import signal
 import ssl
@@ -166,12 +167,13 @@ def trusted(endpoint: str, identity: Identity, client: Identity | None = None) -
     key, chain = (None, None) if client is None else (client.key, client.certificate)
     credentials = grpc.ssl_channel_credentials(certificate, key, chain)
     options = [("grpc.use_local_subchannel_pool", 1)]
+    ends = {grpc.ChannelConnectivity.READY: True, grpc.ChannelConnectivity.TRANSIENT_FAILURE: False}
+    states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
     with grpc.secure_channel(endpoint, credentials, options) as channel:
-        try:
-            grpc.channel_ready_future(channel).result(1.0)
-            by_grpc = True
-        except grpc.FutureTimeoutError:
-            by_grpc = False
+        channel.subscribe(states.put, try_to_connect=True)
+        while (state := states.get(timeout=TIMEOUT)) not in ends:
+            pass
+        by_grpc = ends[state]
     context = ssl.create_default_context(cadata=certificate.decode())
     if client is not None:
         with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@ TWINS: list[tuple[type[Message], type[Message]]] = [
     (encoded_pb2.EncodedReceivedMessage, pubsub_pb2.ReceivedMessage),
     (encoded_pb2.EncodedPullResponse, pubsub_pb2.PullResponse),
     (encoded_pb2.EncodedStreamingPullResponse, pubsub_pb2.StreamingPullResponse),
+    (encoded_pb2.EncodedPublishRequest, pubsub_pb2.PublishRequest),
     (encoded_pb2.EncodedReadResponse, feeds_pb2.ReadResponse),
     (encoded_pb2.EncodedFrame, feeds_pb2.Frame),
     (encoded_pb2.EncodedFrame.EncodedMessages, feeds_pb2.Frame.Messages),

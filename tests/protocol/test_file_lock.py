@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pullstream_protocol import file_lock
 from pullstream_protocol.file_lock import FileLock, holder_of
 from tests.completed import run_command
 from tests.subscriber.streaming.fakes import TIMEOUT
@@ -43,6 +44,26 @@ def test_a_held_file_lock_cannot_be_acquired_again_in_this_or_another_process(
     assert elsewhere(path) == "taken"
     lock.release()
     assert elsewhere(path) == "free"
+
+
+def test_a_file_lock_that_was_removed_is_not_held_by_who_opened_the_file_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second holder locks the file that has the name now, as a third one would."""
+    path = tmp_path / "a.lock"
+    holders = [FileLock(path)]
+    taken = file_lock._take
+
+    def late(descriptor: int, *, wait: bool) -> None:
+        if holders:
+            holders.pop().remove()
+        taken(descriptor, wait=wait)
+
+    monkeypatch.setattr(file_lock, "_take", late)
+    second = FileLock(path)
+    assert elsewhere(path) == "taken"
+    second.remove()
+    assert not path.exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")

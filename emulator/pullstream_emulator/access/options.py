@@ -100,7 +100,7 @@ def _is_loopback(host: str) -> bool:
         return False
     try:
         found = socket.getaddrinfo(host, None)
-    except OSError:
-        # The name does not resolve, so listening will fail with an error that says so.
+    except (OSError, UnicodeError):
+        # The name is unknown or invalid, so listening will fail with an error that says so.
         return True
     return all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found)

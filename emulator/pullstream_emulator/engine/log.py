@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
+from .lowest import LowestNumber
 from .now import Now
 from .observer import Observer
-from .record import Record
+from .record import Record, RecordRun
 from .seq_set import CHUNK_BITS, SeqSet, SeqTable, masks_of
 from .timetable import SlicedWork
 
@@ -61,26 +62,33 @@ class Log:
         self.work = work
         self._usage = usage
         self._observer = observer
-        # Requests for history, by requester: seconds after the publish time, or the sequence number
-        # after which every message is kept.
-        self._windows: dict[str, float] = {}
-        self._sinces: dict[str, int] = {}
-        self._records: SeqTable[Record] = SeqTable()
+        # Requests for history, by requester: the seconds after the publish time, negative, or the
+        # sequence number after which every message is kept.
+        self._windows = LowestNumber()
+        self._sinces = LowestNumber()
+        # A message whose record was not created has its run.
+        self._records: SeqTable[Record | RecordRun] = SeqTable()
         self._pins: dict[str, SeqSet] = {}
         self._discarded = 0
 
     # ---- held records --------------------------------------------------------------------------
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, run: RecordRun) -> None:
         """Add new records to the history, if history was requested."""
         if self._windows or self._sinces:
-            for record in records:
-                record.references += 1
-            self.history.extend(records)
-            self.remembered.add(masks_of([record.seq for record in records]))
+            self.history.extend(run.records)
+            run.hold()
+            self.remembered.add(run.masks)
 
     def count(self, records: Sequence[Record]) -> None:
         """Account for new records. Call it when all references and pins are added."""
+        if type(records) is RecordRun:
+            if records.is_held:
+                seqs = range(records.first, records.last + 1)
+                self._records.put_all(seqs, [records] * len(records))
+                self._usage.bytes += records.size
+            self._discard()
+            return
         kept = [r for r in records if r.references or (self._pins and self._is_pinned(r.seq))]
         self._records.put_all([record.seq for record in kept], kept)
         self._usage.bytes += sum([record.size for record in kept])
@@ -88,7 +96,21 @@ class Log:
 
     def record(self, seq: int) -> Record | None:
         """Return a kept record by its number; None if it is not kept."""
-        return self._records.get(seq)
+        found = self._records.get(seq)
+        if type(found) is RecordRun:
+            # All records of the run, so that it does not keep the messages that are released.
+            self._records.replace(found.first, found.records)
+            return found[seq - found.first]
+        return found
+
+    def records(self, seqs: Sequence[int]) -> list[Record]:
+        """Return the kept records among ascending numbers of one chunk."""
+        found = self._records.get_all(seqs)
+        if RecordRun not in set(map(type, found)):
+            return found  # type: ignore[return-value]
+        for run in {value for value in found if type(value) is RecordRun}:
+            self._records.replace(run.first, run.records)
+        return self._records.get_all(seqs)  # type: ignore[return-value]
 
     def release(self, records: Iterable[Record]) -> None:
         """Remove one reference from each of these records."""
@@ -143,16 +165,19 @@ class Log:
         if before:
             self.work.add(self._unpinned(before - seqs), now.monotonic)
 
-    def pin_more(self, who: str, seqs: Sequence[int]) -> None:
-        """Keep more records on behalf of `who`, which pins some already."""
-        self._pins[who].add(masks_of(seqs))
+    def pinned(self, who: str) -> SeqSet:
+        """Return the numbers of the records that `who` pins. The caller does not change them."""
+        return self._pins.get(who) or SeqSet()
 
     def hold_pinned(self, who: str, records: Sequence[Record]) -> None:
-        """Add a reference to these records, which `who` has pinned, and end their pins."""
-        for record in records:
+        """Add a reference to each of these records that `who` pins, and end its pin."""
+        pins = self._pins.get(who)
+        if pins is None:
+            return
+        pinned = [record for record in records if record.seq in pins]
+        for record in pinned:
             record.references += 1
-        pins = self._pins[who]
-        pins.discard(masks_of([record.seq for record in records]))
+        pins.discard(masks_of([record.seq for record in pinned]))
         if not pins:
             del self._pins[who]
 
@@ -161,8 +186,8 @@ class Log:
 
     def _unpinned(self, seqs: SeqSet) -> Iterator[None]:
         while seqs:
-            some = [self._records.get(seq) for seq in seqs.pop_first(self.work.size)]
-            self._free([each for each in some if each is not None and not each.references])
+            some = self.records(seqs.pop_first(self.work.size))
+            self._free([each for each in some if not each.references])
             yield
 
     # ---- history -------------------------------------------------------------------------------
@@ -174,20 +199,16 @@ class Log:
             Whether `who` begins to keep messages, so that the history may lack some of them.
         """
         is_new = seconds is not None and who not in self._windows
-        self._windows.pop(who, None)
-        if seconds is not None:
-            self._windows[who] = seconds
+        self._windows.put(who, None if seconds is None else -seconds)
         return is_new
 
     def keep_since(self, who: str, seq: int | None) -> None:
         """Keep every message after `seq`, on behalf of `who`. None: stop."""
-        self._sinces.pop(who, None)
-        if seq is not None:
-            self._sinces[who] = seq
+        self._sinces.put(who, seq)
 
     def remember(self, seqs: SeqSet) -> None:
         """Add records to the history that were published before history was requested."""
-        new = [r for seq in seqs - self.remembered if (r := self._records.get(seq)) is not None]
+        new = [r for seq in seqs - self.remembered if (r := self.record(seq)) is not None]
         for record in new:
             record.references += 1
         # Both parts are sorted, so this takes one pass.
@@ -209,8 +230,7 @@ class Log:
         The next ones are due at once.
         """
         gone: list[Record] = []
-        window = max(self._windows.values(), default=0)
-        since = min(self._sinces.values(), default=self.head_seq)
+        window, since = self._window, self._since
         while self.history and len(gone) < self.work.size:
             record = self.history[0]
             # The same expression as in `next_due`. After another rounding, a record that is due
@@ -230,9 +250,21 @@ class Log:
         if not self.history:
             return None
         oldest = self.history[0]
-        if oldest.seq > min(self._sinces.values(), default=self.head_seq):
+        if oldest.seq > self._since:
             return None
-        return now.due(oldest.publish_ms / 1000 + max(self._windows.values(), default=0))
+        return now.due(oldest.publish_ms / 1000 + self._window)
+
+    @property
+    def _window(self) -> float:
+        """Seconds after publishing for which messages are kept."""
+        longest = self._windows.lowest()
+        return 0 if longest is None else -longest
+
+    @property
+    def _since(self) -> float:
+        """The sequence number after which all messages are kept."""
+        first = self._sinces.lowest()
+        return self.head_seq if first is None else first
 
     # ---- times ---------------------------------------------------------------------------------
 
@@ -246,10 +278,10 @@ class Log:
         Publish times never go back, so every later record was published after this time.
         """
         last = 0
-        for chunk, newest in self._records.last_values():
+        for chunk, seq, newest in self._records.last_items():
             if newest.publish_ms > publish_ms:
-                records = self._records.values(chunk)
-                older = [record.seq for record in records if record.publish_ms <= publish_ms]
+                items = self._records.items(chunk)
+                older = [seq for seq, record in items if record.publish_ms <= publish_ms]
                 return older[-1] if older else last
-            last = newest.seq
+            last = seq
         return last

@@ -73,10 +73,6 @@ class SeqSet(Collection[int]):
         """Return the bits of each chunk, in ascending order."""
         return self._sorted()
 
-    def mask(self, chunk: int) -> int:
-        """Return the bits of one chunk."""
-        return self._chunks.get(chunk, 0)
-
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield first number and end of each run of consecutive numbers."""
         begun = end = -1
@@ -206,8 +202,13 @@ def run_of(first: int, end: int) -> dict[int, int]:
 
 def _numbers(start: int, bits: int) -> list[int]:
     """Return the numbers of the bits of a chunk that begins at `start`."""
-    if bits == _ALL:
-        return list(range(start, start + CHUNK))
+    if not bits:
+        return []
+    low = (bits & -bits).bit_length() - 1
+    run = bits >> low
+    if not run & (run + 1):
+        # One run of consecutive numbers, the usual case.
+        return list(range(start + low, start + low + run.bit_length()))
     # The text of the bits, lowest first.
     text = bin(bits)[:1:-1]
     return [start + at for at, bit in enumerate(text) if bit == "1"]
@@ -240,6 +241,18 @@ class SeqTable(Generic[T]):
             return None
         at = seq - segment.first
         return segment.places[at] if 0 <= at < len(segment.places) else None
+
+    def get_all(self, seqs: Sequence[int]) -> list[T]:
+        """Return the values of ascending numbers of one chunk. Other numbers are skipped."""
+        segment = self._segments.get(seqs[0] >> CHUNK_BITS) if seqs else None
+        if segment is None:
+            return []
+        places, first = segment.places, segment.first
+        if seqs[0] >= first and seqs[-1] - seqs[0] == len(seqs) - 1:
+            found = places[seqs[0] - first : seqs[-1] + 1 - first]
+        else:
+            found = [places[seq - first] for seq in seqs if 0 <= seq - first < len(places)]
+        return [value for value in found if value is not None]
 
     def put(self, seq: int, value: T) -> None:
         """Set the value of a number that has none."""
@@ -283,6 +296,16 @@ class SeqTable(Generic[T]):
                     self.put(first + at, values[at])
             done = end
 
+    def replace(self, first: int, values: Sequence[T]) -> None:
+        """Replace the values of consecutive numbers that have one."""
+        done = 0
+        while done < len(values):
+            segment = self._segments[first + done >> CHUNK_BITS]
+            part = min(CHUNK - (first + done & _MASK), len(values) - done)
+            at = first + done - segment.first
+            segment.places[at : at + part] = values[done : done + part]
+            done += part
+
     def remove(self, seqs: Sequence[int]) -> None:
         """Remove the values of distinct numbers that have one."""
         segments = self._segments
@@ -312,14 +335,20 @@ class SeqTable(Generic[T]):
         """The first chunk with a value, if the numbers were added in ascending order."""
         return next(iter(self._segments), None)
 
-    def last_values(self) -> Iterator[tuple[int, T]]:
-        """Yield each chunk with its last value, in the order of the table."""
+    def last_items(self) -> Iterator[tuple[int, int, T]]:
+        """Yield each chunk with its last number and value, in the order of the table."""
         for chunk, segment in self._segments.items():
-            yield chunk, next(value for value in reversed(segment.places) if value is not None)
+            end = segment.first + len(segment.places)
+            for before, value in enumerate(reversed(segment.places), 1):
+                if value is not None:
+                    yield chunk, end - before, value
+                    break
 
-    def values(self, chunk: int) -> list[T]:
-        """Return the values of a chunk."""
-        return [value for value in self._segments[chunk].places if value is not None]
+    def items(self, chunk: int) -> list[tuple[int, T]]:
+        """Return the numbers and values of a chunk."""
+        segment = self._segments[chunk]
+        numbered = enumerate(segment.places, segment.first)
+        return [(seq, value) for seq, value in numbered if value is not None]
 
     def pop_chunk(self) -> list[T]:
         """Remove and return the values of the first chunk; empty if there is none."""

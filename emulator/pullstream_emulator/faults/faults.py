@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from .kinds import (
     ConnectionHole,
     Delay,
     Drop,
+    LimitStreams,
     LoseReply,
     Refuse,
     Silence,
@@ -260,6 +262,20 @@ class Faults:
             resource: Name, id or pattern of the subscription.
         """
         return self._set(Silence(Scope(_STREAM, resource)))
+
+    def limit_streams(self, bytes_per_second: float, *, resource: str = EVERY) -> Fault:
+        """Send at most this many bytes a second on each StreamingPull, open or new, until lifted.
+
+        Google Cloud allows 10 MB a second. A response is sent whole, and the next one waits until
+        its bytes have had their time. `hits` is the number of responses that waited.
+
+        Args:
+            bytes_per_second: Bytes of responses, above 0, on the broker's clock.
+            resource: Name, id or pattern of the subscription.
+        """
+        if not 0 < bytes_per_second < math.inf:
+            raise ValueError(f"bytes_per_second must be above 0, not {bytes_per_second}")
+        return self._set(LimitStreams(Scope(_STREAM, resource), bytes_per_second, self._clock))
 
     # ---- deliveries ----------------------------------------------------------------------------
 

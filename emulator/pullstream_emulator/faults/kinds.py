@@ -167,6 +167,39 @@ class AbortAfter(Fault):
             call.end(fresh(self._error))
 
 
+class LimitStreams(Fault):
+    """Sends at most a number of bytes in a second on each stream.
+
+    Args:
+        scope: The streams.
+        bytes_per_second: Bytes of responses.
+        clock: Measures the second.
+    """
+
+    kind = "limit-streams"
+
+    def __init__(self, scope: Scope, bytes_per_second: float, clock: Clock) -> None:
+        super().__init__(scope)
+        self._bytes_per_second = bytes_per_second
+        self._clock = clock
+        # When the bytes that were sent on a stream have had their time.
+        self._free_at: WeakKeyDictionary[FaultedCall, float] = WeakKeyDictionary()
+
+    def details(self) -> dict[str, object]:
+        """Return the limit."""
+        return {"bytes_per_second": self._bytes_per_second}
+
+    async def sending(self, call: FaultedCall, response: Any) -> None:
+        """Hold a response until the earlier ones have had their time."""
+        if not call.is_stream or response is None:
+            return
+        now = self._clock.monotonic()
+        begin = max(self._free_at.get(call, now), now)
+        self._free_at[call] = begin + response.ByteSize() / self._bytes_per_second
+        if begin > now:
+            await self.hold(call, begin - now, self._clock)
+
+
 class Silence(Fault):
     """Holds the responses of streams."""
 

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from pullstream_emulator.net.listener import listen
+
 from .waiter import Waiter
 
 _CHUNK = 64 * 1024
@@ -37,13 +39,15 @@ class Relay:
             OSError: The address cannot be used.
         """
         self._broker_port = broker_port
-        self._server = await asyncio.start_server(self._accept, host, port)
-        bound: int = self._server.sockets[0].getsockname()[1]
+        sockets = await listen(host, port)
+        bound: int = sockets[0].getsockname()[1]
+        self._servers = [await asyncio.start_server(self._accept, sock=each) for each in sockets]
         return bound
 
     async def stop(self) -> None:
         """Close every connection, and free the port."""
-        self._server.close()
+        for server in self._servers:
+            server.close()
         connections = list(self._connections)
         for connection in connections:
             connection.cancel()

@@ -53,6 +53,9 @@ KINDS = {
     "abort-streams-after": _Form(
         lambda faults, a: faults.abort_streams_after(**_error(a)), ("responses", "code"), _MESSAGE
     ),
+    "limit-streams": _Form(
+        lambda faults, a: faults.limit_streams(**a), ("bytes_per_second",), ("resource",)
+    ),
     "silence-streams": _Form(lambda faults, a: faults.silence_streams(**a), (), ("resource",)),
     "duplicate-deliveries": _Form(lambda faults, a: faults.duplicate_deliveries(**a)),
     "shuffle-deliveries": _Form(lambda faults, a: faults.shuffle_deliveries(**a)),
@@ -183,6 +186,7 @@ def _code(name: str, value: Any) -> grpc.StatusCode:
 _READ: dict[str, Callable[[str, Any], Any]] = {
     "method": _text,
     "seconds": _number,
+    "bytes_per_second": _number,
     "code": _code,
     "message": _text,
     "responses": _count,

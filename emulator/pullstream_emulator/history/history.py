@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pullstream_emulator.engine.observer import LeaseEnd, ObservedDelivery, Observer, Resource
+from pullstream_emulator.engine.record import size_of
 from pullstream_emulator.faults.scope import EVERY, matches
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
@@ -314,8 +315,7 @@ class History(Observer):
         """Record one event for each message; with a limit of 0, only wake waiting tests."""
         if not self.limit:
             return self._tell()
-        size = sum([record.size for record in records])
-        return self._add(Kind.PUBLISH, topic, records, size, (), (), 0, 0, "")
+        return self._add(Kind.PUBLISH, topic, records, size_of(records), (), (), 0, 0, "")
 
     def delivered(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
         """Record one delivery for each message, with the client that got it."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, ItemsView
 from google.protobuf.empty_pb2 import Empty
 
 from pullstream_emulator.engine.observer import Observer, Resource
+from pullstream_emulator.engine.resources.by_name import ByName
 from pullstream_emulator.engine.resources.registry import check_room, page_of_project
 from pullstream_emulator.error_texts import missing, too_large, too_small
 from pullstream_protocol import names
@@ -39,7 +40,7 @@ class Cursors:
         self._feed_of = feed_of
         self._wall = wall
         self._observer = observer or Observer()
-        self._cursors: dict[str, feeds.Cursor] = {}
+        self._cursors: ByName[feeds.Cursor] = ByName()
         self._by_topic: defaultdict[str, set[str]] = defaultdict(set)
 
     def put(self, request: feeds.PutCursorRequest) -> feeds.Cursor:
@@ -93,7 +94,7 @@ class Cursors:
 
     def list(self, request: feeds.ListCursorsRequest) -> feeds.ListCursorsResponse:
         """Return a page of a project's cursors."""
-        listed, token = page_of_project("cursors", self._cursors, request)
+        listed, token = page_of_project(self._cursors, request)
         return feeds.ListCursorsResponse(cursors=listed, next_page_token=token)
 
     def all(self) -> ItemsView[str, feeds.Cursor]:

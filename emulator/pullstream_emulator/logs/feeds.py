@@ -111,14 +111,12 @@ class Feeds:
 
     def list_feeds(self, request: feeds.ListFeedsRequest) -> feeds.ListFeedsResponse:
         """Return a page of a project's feeds; topics that were never used as one are left out."""
-        known = {
-            name: topic.feed
-            for name, topic in self._registry.topics.items()
-            if isinstance(topic.feed, Feed)
-        }
-        listed, token = page_of_project("topics", known, request)
+        listed, token = page_of_project(
+            self._registry.topics, request, lambda topic: isinstance(topic.feed, Feed)
+        )
+        read = [topic.feed for topic in listed if isinstance(topic.feed, Feed)]
         return feeds.ListFeedsResponse(
-            feeds=[self.feed_registry.state(feed) for feed in listed], next_page_token=token
+            feeds=[self.feed_registry.state(feed) for feed in read], next_page_token=token
         )
 
     def _set_durability(self, name: str, named: feeds.Durability) -> None:

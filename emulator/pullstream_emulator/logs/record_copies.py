@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
+from pullstream_emulator.engine.record import complete
 from pullstream_protocol.filter import Filter
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
@@ -121,7 +120,7 @@ class ChosenRecords:
         key = (count, first_seq, publish_ms)
         copies = self._stamped.get(key)
         if copies is None:
-            copies = self._stamped[key] = _stamp(self.bodies[:count], first_seq, publish_ms)
+            copies = self._stamped[key] = complete(self.bodies[:count], first_seq, publish_ms)
         return copies
 
 
@@ -157,14 +156,3 @@ def _hops(message: pubsub.PubsubMessage) -> int:
     """Return a message's hop count. A publisher may send any value; count invalid ones as 0."""
     text = message.attributes.get(HOPS, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) == 1 else 0
-
-
-def _stamp(bodies: Sequence[bytes], first_seq: int, publish_ms: int) -> Sequence[bytes]:
-    time = Timestamp(seconds=publish_ms // 1000, nanos=publish_ms % 1000 * 1_000_000)
-    stamp = pubsub.PubsubMessage(publish_time=time)
-    encode = stamp.SerializeToString
-    copies = []
-    for seq, body in enumerate(bodies, first_seq):
-        stamp.message_id = str(seq)
-        copies.append(body + encode())
-    return copies

@@ -10,6 +10,7 @@ from google.protobuf.empty_pb2 import Empty
 
 from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer, Resource
+from pullstream_emulator.engine.resources.by_name import ByName
 from pullstream_emulator.engine.resources.registry import check_room, page_of_project
 from pullstream_emulator.engine.settings.resource_settings import MAX_FILTER_BYTES
 from pullstream_emulator.engine.timetable import TimedTask, Timetable
@@ -64,7 +65,7 @@ class Routers(TimedTask):
         self._now = now
         self._timetable = timetable
         self._observer = observer or Observer()
-        self._routers: dict[str, Router] = {}
+        self._routers: ByName[Router] = ByName()
         self._graph: RouteGraph[Router] = RouteGraph()
         self._forwarder = Forwarder(
             endpoints, on_moved=None if observer is None else self._moved, on_more=on_more
@@ -112,12 +113,13 @@ class Routers(TimedTask):
 
     def list(self, request: feeds.ListRoutersRequest) -> feeds.ListRoutersResponse:
         """Return a page of a project's routers, optionally of one source or destination."""
-        wanted = {
-            name: router
-            for name, router in self._routers.items()
-            if request.source in ("", router.source) and request.dest in ("", router.dest)
-        }
-        listed, token = page_of_project("routers", wanted, request)
+        listed, token = page_of_project(
+            self._routers,
+            request,
+            lambda router: (
+                request.source in ("", router.source) and request.dest in ("", router.dest)
+            ),
+        )
         return feeds.ListRoutersResponse(
             routers=[router.state() for router in listed], next_page_token=token
         )

@@ -12,7 +12,7 @@ from pullstream_emulator.engine.observer import (
     Observer,
     Resource,
 )
-from pullstream_emulator.engine.record import Record
+from pullstream_emulator.engine.record import Record, size_of
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Counters(Observer):
         """Count messages and their bytes."""
         counts = self.topics[topic]
         counts.published += len(records)
-        counts.published_bytes += sum([record.size for record in records])
+        counts.published_bytes += size_of(records)
 
     def delivered(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
         """Count deliveries."""

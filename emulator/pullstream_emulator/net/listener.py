@@ -8,6 +8,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from typing import Any
 
 _log = logging.getLogger("pullstream.emulator")
 
@@ -35,26 +36,11 @@ class Listener:
             OSError: The port is in use at one of the addresses, or no address can be used.
         """
         self._loop = asyncio.get_running_loop()
-        found = await self._loop.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        refused: OSError | None = None
-        for family, _, _, _, address in found:
-            try:
-                self._sockets.append(_bound(family, (address[0], port, *address[2:])))
-            except OSError as error:
-                refused = error
-                if error.errno == errno.EADDRINUSE:
-                    break
-                # A host may resolve to an IPv6 address that the machine does not have.
-                continue
-            port = self._sockets[0].getsockname()[1]
-        if refused is not None and (refused.errno == errno.EADDRINUSE or not self._sockets):
-            self.stop()
-            raise OSError(f"cannot listen on {host}:{port}: {refused.strerror}") from refused
+        self._sockets = await listen(host, port)
         for listening in self._sockets:
             self._loop.add_reader(listening, self._accept, listening)
-        return port
+        bound: int = self._sockets[0].getsockname()[1]
+        return bound
 
     def stop(self) -> None:
         """Accept no more connections."""
@@ -93,6 +79,49 @@ class Listener:
         self._pauses.add(timer)
 
 
+async def listen(host: str, port: int) -> list[socket.socket]:
+    """Return non-blocking sockets that listen on all addresses of `host`, on one port.
+
+    Args:
+        host: Address or name.
+        port: The port; 0 picks a free one.
+
+    Raises:
+        OSError: The host is unknown, the port is in use at one of its addresses, or no address can
+            be used.
+    """
+    refused: OSError | None = None
+    sockets: list[socket.socket] = []
+    for family, _, _, _, address in await addresses_of(host, port):
+        try:
+            sockets.append(_bound(family, (address[0], port, *address[2:])))
+        except OSError as error:
+            refused = error
+            if error.errno == errno.EADDRINUSE:
+                break
+            # A host may resolve to an IPv6 address that the machine does not have.
+            continue
+        port = sockets[0].getsockname()[1]
+    if refused is not None and (refused.errno == errno.EADDRINUSE or not sockets):
+        for listening in sockets:
+            listening.close()
+        raise OSError(f"cannot listen on {host}:{port}: {refused.strerror}") from refused
+    return sockets
+
+
+async def addresses_of(host: str, port: int) -> list[Any]:
+    """Return the addresses of a host, as `socket.getaddrinfo` does.
+
+    Raises:
+        OSError: The host is unknown, or its name is invalid.
+    """
+    try:
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OSError(f"cannot listen on {host}: {reason}") from error
+
+
 def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -103,7 +132,7 @@ def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
         listening.bind(address)
         listening.listen(_BACKLOG)
         listening.setblocking(False)
-    except OSError:
+    except BaseException:
         listening.close()
         raise
     return listening

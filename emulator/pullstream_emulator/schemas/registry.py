@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from pullstream_emulator.engine.observer import Observer, Resource
+from pullstream_emulator.engine.resources.by_name import ByName
 from pullstream_emulator.engine.resources.registry import check_room, page
 from pullstream_emulator.error_texts import exists, invalid_argument, limit_exceeded, missing
 from pullstream_protocol import names
@@ -63,7 +64,7 @@ class SchemaRegistry:
         self._wall = wall
         self.observer = observer or Observer()
         self._on_deleted = on_deleted
-        self._histories: dict[str, RevisionHistory] = {}
+        self._histories: ByName[RevisionHistory] = ByName()
 
     def all(self) -> ItemsView[str, RevisionHistory]:
         """Return all schemas with their revisions, by full name."""
@@ -103,9 +104,12 @@ class SchemaRegistry:
 
     def list_schemas(self, request: pb.ListSchemasRequest) -> pb.ListSchemasResponse:
         """Return a page of a project's schemas, each with its newest revision."""
-        prefix = f"{names.validate_project(request.parent)}/schemas/"
-        mine = (name for name in self._histories if name.startswith(prefix))
-        listed, token = page(mine, request.page_size, request.page_token)
+        project = names.project_of(names.validate_project(request.parent))
+        listed, token = page(
+            lambda after: self._histories.names_after(after, project),
+            request.page_size,
+            request.page_token,
+        )
         schemas = [_shown(self._histories[n].head, request.view or pb.BASIC) for n in listed]
         return pb.ListSchemasResponse(schemas=schemas, next_page_token=token)
 
@@ -126,7 +130,11 @@ class SchemaRegistry:
             f"{history.name}@{_LAST_KEY - position}": revision
             for position, revision in history.by_position.items()
         }
-        listed, token = page(keys, request.page_size, request.page_token)
+        listed, token = page(
+            lambda after: sorted(key for key in keys if key > after),
+            request.page_size,
+            request.page_token,
+        )
         schemas = [_shown(keys[key], request.view or pb.BASIC) for key in listed]
         return pb.ListSchemaRevisionsResponse(schemas=schemas, next_page_token=token)
 

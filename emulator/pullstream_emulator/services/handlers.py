@@ -120,7 +120,12 @@ def _unary(
         bound = respond if keywords is None else partial(respond, **keywords(context))
         if prepare is not None:
             check(storage, name, request)
-            bound = partial(bound, **await prepare(request))
+            prepared = await prepare(request)
+            while storage is not None and (numbers := storage.numbers_for(request)) is not None:
+                await numbers
+                # The earlier result was valid until this await.
+                prepared = await prepare(request)
+            bound = partial(bound, **prepared)
         response = await carry_out(storage, name, bound, request)
         if finish is not None:
             await finish()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from pullstream_emulator.engine.record import RecordRun
 
 from .ack_bitmap import CHUNK
 
@@ -15,45 +17,55 @@ if TYPE_CHECKING:
 MAX_BYTES = 1_000_000
 
 
-def batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-    """Split ascending records into rows.
+def rows(published: Iterable[Sequence[Record]]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yield the rows of ascending messages: the first number, and the encoded messages.
 
     A row has consecutive numbers of one chunk, and at most MAX_BYTES unless it is one message.
+
+    Args:
+        published: The messages of each publish.
     """
-    for run in _runs(records):
-        start = 0
-        while start < len(run):
-            end = start + CHUNK - run[start].seq % CHUNK
-            yield from _portions(run[start:end])
-            start = end
+    for start, encoded in _joined(published):
+        first, done = start, 0
+        while done < len(encoded):
+            end = done + CHUNK - first % CHUNK
+            yield from _portions(first, encoded[done:end])
+            first, done = first + end - done, end
 
 
-def _runs(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-    """Split where numbers are missing. The usual case, a single run, is recognized first."""
-    if not records or records[-1].seq - records[0].seq == len(records) - 1:
-        yield records
-        return
-    start = 0
-    for end in range(1, len(records) + 1):
-        if end == len(records) or records[end].seq != records[end - 1].seq + 1:
-            yield records[start:end]
-            start = end
+def _joined(published: Iterable[Sequence[Record]]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yield each run of consecutive messages, over several publishes if there are more."""
+    first, encoded = 0, list[bytes]()
+    for start, run in _runs(published):
+        if start != first + len(encoded):
+            yield first, encoded
+            first, encoded = start, []
+        encoded += run
+    yield first, encoded
 
 
-def _portions(run: Sequence[Record]) -> Iterator[Sequence[Record]]:
+def _runs(published: Iterable[Sequence[Record]]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    for records in published:
+        if type(records) is RecordRun:
+            yield records.first, records.encoded()
+        else:
+            for record in records:
+                yield record.seq, (record.encoded,)
+
+
+def _portions(first: int, encoded: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
     """Halve a run repeatedly until each part fits into one row."""
-    if len(run) > 1 and sum([record.size for record in run]) > MAX_BYTES:
-        half = len(run) // 2
-        yield from _portions(run[:half])
-        yield from _portions(run[half:])
+    if len(encoded) > 1 and sum(map(len, encoded)) > MAX_BYTES:
+        half = len(encoded) // 2
+        yield from _portions(first, encoded[:half])
+        yield from _portions(first + half, encoded[half:])
     else:
-        yield run
+        yield first, encoded
 
 
-def encode(batch: Sequence[Record]) -> bytes:
+def encode(encoded: Sequence[bytes]) -> bytes:
     """Return the content of a row: the sizes of the messages, then the encoded messages."""
-    sizes = struct.pack(f"<{len(batch)}I", *[record.size for record in batch])
-    return sizes + b"".join([record.encoded for record in batch])
+    return struct.pack(f"<{len(encoded)}I", *map(len, encoded)) + b"".join(encoded)
 
 
 def decode(first: int, count: int, data: bytes) -> Iterator[tuple[int, bytes]]:

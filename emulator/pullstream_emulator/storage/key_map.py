@@ -15,11 +15,12 @@ from pullstream_emulator.engine.settings.durability import Durability
 from .writer import WriteBatch
 
 # Sequence numbers are reserved on disk in blocks of RESERVE. The next block is reserved when fewer
-# than ENOUGH numbers are left. A subscriber may see a number long before its message is on disk,
+# than half of a block are left. A subscriber may see a number long before its message is on disk,
 # and after a crash this number must not be used again. So the first block is reserved when a topic
-# is created, and again at every start, before a number is used.
+# is created, and again at every start, before a number is used. If a block is used before the next
+# one is on disk, the publishers of the topic wait. So the block after that is twice as large.
 RESERVE = 1 << 16
-ENOUGH = RESERVE // 2
+MAX_RESERVE = 1 << 22
 
 
 @dataclass(eq=False)
@@ -34,6 +35,8 @@ class TopicEntry:
         reserved: The highest reserved sequence number.
         safe: The highest sequence number that was reserved on disk before `reserving`.
         reserving: The batch that writes the reservation up to `reserved`.
+        block: The number of sequence numbers that the next reservation has.
+        waited: Whether a publisher has waited for `reserving`.
     """
 
     key: int
@@ -43,6 +46,8 @@ class TopicEntry:
     reserved: int = 0
     safe: int = 0
     reserving: WriteBatch | None = None
+    block: int = RESERVE
+    waited: bool = False
 
     def reserve(self, group: WriteBatch) -> None:
         """Record that `group` writes the reservation of the next numbers."""
@@ -50,20 +55,30 @@ class TopicEntry:
             self.safe = self.reserved
         self.reserving, self.reserved = group, self.next_reserved
 
+    def enlarge_block(self) -> None:
+        """Double the next reservation if publishers waited for the last one."""
+        if self.waited or not self.is_safe:
+            self.block = min(2 * self.block, MAX_RESERVE)
+            self.waited = False
+
     @property
     def needs_more(self) -> bool:
-        """Whether fewer than ENOUGH reserved sequence numbers are left."""
-        return self.head + ENOUGH > self.reserved
+        """Whether less than half of a block of reserved sequence numbers is left."""
+        return self.head + self.block // 2 > self.reserved
 
     @property
     def next_reserved(self) -> int:
         """The highest sequence number of a reservation that is made now."""
-        return self.head + RESERVE
+        return self.head + self.block
 
     @property
     def is_safe(self) -> bool:
         """Whether the newest number may be returned to clients."""
-        return self.head <= self.safe or not self._is_reserving
+        return self.has_numbers(0)
+
+    def has_numbers(self, count: int) -> bool:
+        """Return whether the next numbers, at most 1,000, are reserved on disk."""
+        return self.head + count <= self.safe or not self._is_reserving
 
     @property
     def _is_reserving(self) -> bool:

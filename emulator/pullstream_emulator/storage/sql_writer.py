@@ -105,7 +105,7 @@ class SqlWriter:
         self._database = database
         self.topics = topics
         self.subscriptions = subscriptions
-        self._published: defaultdict[int, list[Record]] = defaultdict(list)
+        self._published: defaultdict[int, list[Sequence[Record]]] = defaultdict(list)
         # Pending writes, which the end of the transaction carries out.
         self._progressed: set[tuple[int, int]] = set()
         self._attempts: dict[tuple[int, int], int] = {}
@@ -128,6 +128,7 @@ class SqlWriter:
         for key in [key for key in self._sweeps if key in self.topics]:
             if self.topics[key].is_over:
                 del self.topics[key]
+        self._published.clear()
         self._progressed.clear()
         self._attempts.clear()
         self._finished.clear()
@@ -258,7 +259,7 @@ class SqlWriter:
 
     def publish(self, topic: int, records: Sequence[Record]) -> None:
         """Add new messages, which the end of the transaction writes."""
-        self._published[topic].extend(records)
+        self._published[topic].append(records)
 
     def finish(self, key: int, seqs: Collection[int]) -> None:
         """Mark messages as finished, and clear their counts of failed deliveries."""
@@ -300,14 +301,13 @@ class SqlWriter:
 
     def _write_messages(self) -> None:
         rows = []
-        for key, records in self._published.items():
+        for key, published in self._published.items():
             topic = self.topics.get(key)
             if topic is None:
                 continue
-            for each in batch.batches(records):
-                first, count = each[0].seq, len(each)
-                if topic.keeps_finished or not topic.is_finished(first, count):
-                    rows.append((key, first, count, batch.encode(each)))
+            for first, encoded in batch.rows(published):
+                if topic.keeps_finished or not topic.is_finished(first, len(encoded)):
+                    rows.append((key, first, len(encoded), batch.encode(encoded)))
         self._database.put(MESSAGES, rows)
 
     def _write_progress(self) -> None:

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 
 from pullstream_emulator.engine.delivery.acked_ids import subscription_of
 from pullstream_emulator.engine.observer import LeaseEnd, ObservedDelivery, Observer, Resource
+from pullstream_emulator.engine.record import last_seq_of, size_of
 from pullstream_emulator.engine.settings.durability import (
     MAX_LOSS,
     Durability,
@@ -22,6 +23,7 @@ from pullstream_emulator.engine.settings.durability import (
     retains,
 )
 from pullstream_protocol.errors import InvalidArgument, RpcError, Unavailable
+from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .database import Database
@@ -245,6 +247,23 @@ class Storage(Observer):
                 return self.newest_barrier()
         return None
 
+    def numbers_for(self, request: Message) -> Awaitable[None] | None:
+        """Return an awaitable that delays a publish until its numbers are reserved; None: no delay.
+
+        Subscribers get a published message at once, and after a crash its number is used up.
+
+        Raises:
+            Unavailable: When awaited: the disk cannot be written.
+        """
+        if not isinstance(request, (pubsub.PublishRequest, feeds.AppendRequest)):
+            return None
+        entry = self._topics.get(request.topic)
+        if entry is None or entry.has_numbers(len(request.messages)):
+            return None
+        entry.waited = True
+        assert entry.reserving is not None
+        return asyncio.wrap_future(entry.reserving.written)
+
     def newest_barrier(self) -> Awaitable[None] | None:
         """Return the same as `barrier`, for the changes of all earlier calls that must wait."""
         return self._written(self._newest)
@@ -350,11 +369,11 @@ class Storage(Observer):
     def published(self, topic: str, records: Sequence[Record]) -> None:
         """Persist new messages, except at durability class memory."""
         entry = self._topics[topic]
-        self._move_head(entry, records[-1].seq)
+        self._move_head(entry, last_seq_of(records))
         if entry.durability is not Durability.MEMORY:
             entry.kept = True
             key = entry.key
-            size = sum([record.size for record in records]) + _RECORD_BYTES * len(records)
+            size = size_of(records) + _RECORD_BYTES * len(records)
             self._add(
                 lambda ledger: ledger.publish(key, records),
                 size=size,
@@ -368,6 +387,7 @@ class Storage(Observer):
     def _move_head(self, entry: TopicEntry, head: int) -> None:
         entry.head = head
         if entry.needs_more:
+            entry.enlarge_block()
             reservation = _reservation(entry.key, entry.next_reserved)
             entry.reserve(self._writer.add(reservation, urgent=True)[0])
         if not entry.is_safe:

@@ -181,6 +181,8 @@ class Writer:
     def _run(self) -> None:
         while (group := self._next_group()) is not None:
             self._unwritten += group.changes
+            # Topics keep the batch of their last reservation. It must not keep messages.
+            group.changes.clear()
             try:
                 if self._unwritten:
                     self._write(self._unwritten)

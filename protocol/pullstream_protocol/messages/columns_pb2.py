@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from pullstream_protocol.messages import pubsub_pb2 as pullstream__protocol_dot_messages_dot_pubsub__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*pullstream_protocol/messages/columns.proto\x12\x15pullstream.columns.v1\x1a)pullstream_protocol/messages/pubsub.proto\"\x91\x01\n\x0fResponseColumns\x12\x19\n\x11received_messages\x18\x01 \x03(\x0c\x12\x63\n\x17subscription_properties\x18\x04 \x01(\x0b\x32\x42.pullstream.pubsub.v1.StreamingPullResponse.SubscriptionProperties\"S\n\x16ReceivedMessageColumns\x12\x0e\n\x06\x61\x63k_id\x18\x01 \x03(\t\x12\x0f\n\x07message\x18\x02 \x03(\x0c\x12\x18\n\x10\x64\x65livery_attempt\x18\x03 \x03(\x05\"x\n\x14PubsubMessageColumns\x12\x0c\n\x04\x64\x61ta\x18\x01 \x03(\x0c\x12\x12\n\nattributes\x18\x02 \x03(\x0c\x12\x12\n\nmessage_id\x18\x03 \x03(\t\x12\x14\n\x0cpublish_time\x18\x04 \x03(\x0c\x12\x14\n\x0cordering_key\x18\x05 \x03(\t\".\n\x10\x41ttributeColumns\x12\x0b\n\x03key\x18\x01 \x03(\t\x12\r\n\x05value\x18\x02 \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*pullstream_protocol/messages/columns.proto\x12\x15pullstream.columns.v1\x1a)pullstream_protocol/messages/pubsub.proto\"\x91\x01\n\x0fResponseColumns\x12\x19\n\x11received_messages\x18\x01 \x03(\x0c\x12\x63\n\x17subscription_properties\x18\x04 \x01(\x0b\x32\x42.pullstream.pubsub.v1.StreamingPullResponse.SubscriptionProperties\"\xb7\x01\n\x0eMergedResponse\x12@\n\x11received_messages\x18\x01 \x01(\x0b\x32%.pullstream.columns.v1.MergedMessages\x12\x63\n\x17subscription_properties\x18\x04 \x01(\x0b\x32\x42.pullstream.pubsub.v1.StreamingPullResponse.SubscriptionProperties\"x\n\x0eMergedMessages\x12\x0e\n\x06\x61\x63k_id\x18\x01 \x03(\t\x12<\n\x07message\x18\x02 \x01(\x0b\x32+.pullstream.columns.v1.PubsubMessageColumns\x12\x18\n\x10\x64\x65livery_attempt\x18\x03 \x03(\x05\"S\n\x16ReceivedMessageColumns\x12\x0e\n\x06\x61\x63k_id\x18\x01 \x03(\t\x12\x0f\n\x07message\x18\x02 \x03(\x0c\x12\x18\n\x10\x64\x65livery_attempt\x18\x03 \x03(\x05\"x\n\x14PubsubMessageColumns\x12\x0c\n\x04\x64\x61ta\x18\x01 \x03(\x0c\x12\x12\n\nattributes\x18\x02 \x03(\x0c\x12\x12\n\nmessage_id\x18\x03 \x03(\t\x12\x14\n\x0cpublish_time\x18\x04 \x03(\x0c\x12\x14\n\x0cordering_key\x18\x05 \x03(\t\".\n\x10\x41ttributeColumns\x12\x0b\n\x03key\x18\x01 \x03(\t\x12\r\n\x05value\x18\x02 \x03(\t\"X\n\x14MergedPublishRequest\x12@\n\x08messages\x18\x02 \x01(\x0b\x32..pullstream.columns.v1.MergedPublishedMessages\"\xa4\x01\n\x17MergedPublishedMessages\x12\x0c\n\x04\x64\x61ta\x18\x01 \x03(\x0c\x12;\n\nattributes\x18\x02 \x01(\x0b\x32\'.pullstream.columns.v1.AttributeColumns\x12\x12\n\nmessage_id\x18\x03 \x03(\t\x12\x14\n\x0cpublish_time\x18\x04 \x03(\x0c\x12\x14\n\x0cordering_key\x18\x05 \x03(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,10 +34,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RESPONSECOLUMNS']._serialized_start=113
   _globals['_RESPONSECOLUMNS']._serialized_end=258
-  _globals['_RECEIVEDMESSAGECOLUMNS']._serialized_start=260
-  _globals['_RECEIVEDMESSAGECOLUMNS']._serialized_end=343
-  _globals['_PUBSUBMESSAGECOLUMNS']._serialized_start=345
-  _globals['_PUBSUBMESSAGECOLUMNS']._serialized_end=465
-  _globals['_ATTRIBUTECOLUMNS']._serialized_start=467
-  _globals['_ATTRIBUTECOLUMNS']._serialized_end=513
+  _globals['_MERGEDRESPONSE']._serialized_start=261
+  _globals['_MERGEDRESPONSE']._serialized_end=444
+  _globals['_MERGEDMESSAGES']._serialized_start=446
+  _globals['_MERGEDMESSAGES']._serialized_end=566
+  _globals['_RECEIVEDMESSAGECOLUMNS']._serialized_start=568
+  _globals['_RECEIVEDMESSAGECOLUMNS']._serialized_end=651
+  _globals['_PUBSUBMESSAGECOLUMNS']._serialized_start=653
+  _globals['_PUBSUBMESSAGECOLUMNS']._serialized_end=773
+  _globals['_ATTRIBUTECOLUMNS']._serialized_start=775
+  _globals['_ATTRIBUTECOLUMNS']._serialized_end=821
+  _globals['_MERGEDPUBLISHREQUEST']._serialized_start=823
+  _globals['_MERGEDPUBLISHREQUEST']._serialized_end=911
+  _globals['_MERGEDPUBLISHEDMESSAGES']._serialized_start=914
+  _globals['_MERGEDPUBLISHEDMESSAGES']._serialized_end=1078
 # @@protoc_insertion_point(module_scope)

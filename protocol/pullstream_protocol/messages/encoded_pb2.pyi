@@ -35,6 +35,14 @@ class EncodedStreamingPullResponse(_message.Message):
     subscription_properties: _pubsub_pb2.StreamingPullResponse.SubscriptionProperties
     def __init__(self, received_messages: _Optional[_Iterable[_Union[EncodedReceivedMessage, _Mapping[str, object]]]] = ..., acknowledge_confirmation: _Optional[_Union[_pubsub_pb2.StreamingPullResponse.AcknowledgeConfirmation, _Mapping[str, object]]] = ..., modify_ack_deadline_confirmation: _Optional[_Union[_pubsub_pb2.StreamingPullResponse.ModifyAckDeadlineConfirmation, _Mapping[str, object]]] = ..., subscription_properties: _Optional[_Union[_pubsub_pb2.StreamingPullResponse.SubscriptionProperties, _Mapping[str, object]]] = ...) -> None: ...
 
+class EncodedPublishRequest(_message.Message):
+    __slots__ = ("topic", "messages")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    messages: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, topic: _Optional[str] = ..., messages: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class EncodedReadResponse(_message.Message):
     __slots__ = ("messages", "next_seq", "head_seq", "earliest_seq", "caught_up", "gap", "epoch")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]

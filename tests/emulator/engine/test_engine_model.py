@@ -111,7 +111,7 @@ class EngineModel(RuleBasedStateMachine):
 
     @rule(
         key=st.sampled_from(["a", "a", "b", ""]),
-        sizes=st.lists(st.integers(0, 60), min_size=1, max_size=4),
+        sizes=st.lists(st.integers(0, 60), min_size=1, max_size=6),
         good=st.booleans(),
         settle=st.booleans(),
     )

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullstream_emulator.engine.seq_set import SeqSet, SeqTable, masks_of, run_of
+from pullstream_emulator.engine.seq_set import CHUNK_BITS, SeqSet, SeqTable, masks_of, run_of
 
 # Numbers near the borders of chunks, and runs over several chunks.
 numbers = st.one_of(st.integers(1, 40), st.integers(1000, 1060), st.integers(2040, 2060))
@@ -99,3 +99,26 @@ def test_a_seq_table_behaves_as_a_dict(first: set[int], second: set[int], gone: 
     while chunk := table.pop_chunk():
         values += chunk
     assert sorted(values, key=int) == [str(seq) for seq in sorted(left)]
+
+
+@given(st.integers(0, 3000), st.integers(1, 2100), sets)
+def test_values_of_consecutive_numbers_are_replaced_over_several_chunks(
+    first: int, count: int, gone: set[int]
+) -> None:
+    """The last items of the chunks, and the items of each, agree with a dict."""
+    table: SeqTable[str] = SeqTable()
+    table.put(max(first - 1, 0), "before")
+    seqs = range(max(first, 1), max(first, 1) + count)
+    table.put_all(seqs, ["run"] * count)
+    table.replace(seqs[0], [str(seq) for seq in seqs])
+    table.put(seqs[-1] + 1, "after")
+    table.remove(sorted(gone.intersection(seqs)))
+    expected = {seqs[0] - 1: "before", seqs[-1] + 1: "after"}
+    expected |= {seq: str(seq) for seq in seqs if seq not in gone}
+    found = {seq: value for chunk, _, _ in table.last_items() for seq, value in table.items(chunk)}
+    assert found == expected
+    last: dict[int, int] = {}
+    for seq in sorted(expected):
+        last[seq >> CHUNK_BITS] = seq
+    assert {chunk: seq for chunk, seq, _ in table.last_items()} == last
+    assert all(expected[seq] == value for _, seq, value in table.last_items())

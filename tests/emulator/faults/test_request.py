@@ -69,6 +69,15 @@ def described(request: FaultRequest) -> dict[str, Any]:
             {"kind": "silence-streams", "method": "StreamingPull", "resource": "billing"},
         ),
         (
+            "limit-streams:1e7:resource=billing",
+            {
+                "kind": "limit-streams",
+                "method": "StreamingPull",
+                "bytes_per_second": 10_000_000.0,
+                "resource": "billing",
+            },
+        ),
+        (
             "duplicate-deliveries:probability=.5",
             {"kind": "duplicate-deliveries", "probability": 0.5},
         ),

@@ -124,12 +124,9 @@ def test_a_new_streaming_pull_held_by_the_drop_fault_starts_when_the_fault_is_li
 
 
 def test_the_abort_fault_ends_every_open_streaming_pull_with_the_error_of_the_fault(
-    faults: Faults, wire: Wire
+    faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
-    """The streams end with the error.
-
-    Their messages are available, and new streams are accepted.
-    """
+    """The streams end with the error, and new streams are accepted."""
     streams = [wire.stream(), wire.stream()]
     wait_until_idle(*streams)
     wire.publish("a")
@@ -138,6 +135,8 @@ def test_the_abort_fault_ends_every_open_streaming_pull_with_the_error_of_the_fa
         assert stream.end() is grpc.StatusCode.INTERNAL
         assert stream.details() == "broken"
     assert fault.hits == 2
+    # One of the streams may have got the message before the fault, for its deadline of 60 s.
+    clock.advance(61)
     assert wire.stream().data(1) == ["a"]
 
 
@@ -304,3 +303,35 @@ def test_the_silence_fault_does_not_affect_unary_calls(faults: Faults, wire: Wir
     """Calls are answered."""
     faults.silence_streams()
     assert wire.call("GetTopic", GET_TOPIC).name == TOPIC
+
+
+def test_the_limit_fault_sends_each_stream_its_bytes_per_second_and_no_more(
+    faults: Faults, wire: Wire, clock: ManualClock
+) -> None:
+    """Two streams get twice as much. The first response of each does not wait."""
+    # A stream holds one message, so the other one gets the next.
+    limits = {"stream_ack_deadline_seconds": 600, "max_outstanding_messages": 1}
+    streams = [wire.stream(**limits) for _ in range(2)]
+    for stream in streams:
+        wait_until_idle(stream)
+    fault = faults.limit_streams(1_000.0)
+    began = clock.monotonic()
+    wire.publish("x" * 10_000, "x" * 10_000)
+    first = [stream.messages(1)[0].ack_id for stream in streams]
+    assert clock.monotonic() == began
+    wire.acknowledge(*first)
+    wire.publish("y")
+    fault.wait_for_hits()
+    clock.advance(9)
+    wire.publish("z")
+    fault.wait_for_hits(2)
+    clock.advance(2)
+    assert sorted(data for stream in streams for data in stream.data(1)) == ["y", "z"]
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, float("inf"), float("nan")])
+def test_the_limit_fault_refuses_a_limit_that_is_no_positive_number(
+    faults: Faults, limit: float
+) -> None:
+    with pytest.raises(ValueError, match="bytes_per_second must be above 0"):
+        faults.limit_streams(limit)

@@ -112,7 +112,7 @@ def test_a_waiting_feed_read_is_answered_empty_before_the_deadline_of_its_caller
     request = feeds.ReadRequest(topic=TOPIC)
     request.start.tail = True
     request.wait.FromSeconds(20)
-    assert wire.call("Read", request, timeout=0.5).caught_up
+    assert wire.call("Read", request, timeout=2).caught_up
 
 
 def test_a_watch_session_can_be_resumed_through_a_second_emulator_of_the_same_broker(

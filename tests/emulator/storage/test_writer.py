@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
@@ -18,8 +19,10 @@ from google.protobuf.message import Message
 from pullstream_emulator import Emulator
 from pullstream_emulator.broker import Broker
 from pullstream_emulator.engine import Consumer
+from pullstream_emulator.engine.record import Record, RecordRun
 from pullstream_emulator.engine.settings.durability import Durability
 from pullstream_emulator.storage import storage as module
+from pullstream_emulator.storage.key_map import RESERVE
 from pullstream_emulator.storage.sql_writer import Change, SqlWriter
 from pullstream_emulator.storage.storage import Storage
 from pullstream_emulator.storage.writer import Writer
@@ -28,6 +31,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.crash import copy_running
 from tests.emulator.wire import TIMEOUT, Wire
+from tests.subscriber.streaming.fakes import eventually
 
 
 class SlowDisk:
@@ -180,6 +184,84 @@ def test_a_message_id_that_was_delivered_is_not_used_again_after_a_crash(
     broker = start(crashed)
     assert publish(broker) > seen
     broker.close()
+
+
+def test_a_message_is_not_published_before_its_number_is_reserved_on_disk(
+    tmp_path: Path, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subscriber gets published messages at once, and after a crash their numbers are used up."""
+    directory, crashed = tmp_path / "data", tmp_path / "crashed"
+    asked: list[Message] = []
+    numbers_for = Storage.numbers_for
+
+    def counted(self: Storage, request: Message) -> Awaitable[None] | None:
+        asked.append(request)
+        return numbers_for(self, request)
+
+    monkeypatch.setattr(Storage, "numbers_for", counted)
+    request = pubsub.PublishRequest(topic=TOPIC, messages=[*PUBLISH.messages] * 1000)
+    with Emulator(data_dir=directory, durability="disk") as emulator:
+        wire = Wire(emulator.endpoint)
+        wire.create()
+        assert emulator.broker.storage is not None
+        emulator.broker.storage.flush()
+        disk.is_slow = True
+        calls = [wire.start("Publish", request) for _ in range(80)]
+        eventually(lambda: len(asked) >= len(calls))
+        seen = emulator.inspect(lambda engine: engine.registry.topic(TOPIC).log.head_seq)
+        assert seen == RESERVE // 1000 * 1000
+        copy_running(directory, crashed)
+        disk.recover()
+        ids = {message_id for call in calls for message_id in call.result().message_ids}
+        assert len(ids) == 80_000
+        wire.close()
+    broker = start(crashed)
+    assert publish(broker) > seen
+    broker.close()
+
+
+def test_of_messages_on_disk_only_unacknowledged_ones_stay_in_memory(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    """They were written in the batch of changes that reserves more numbers of their topic."""
+    broker = start(tmp_path, Durability.DISK)
+    assert broker.storage is not None
+    engine = broker.engine
+    disk.is_slow = True
+    engine.create_topic(pubsub.Topic(name=TOPIC))
+    disk.wait_until_busy()
+    engine.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
+    before = {id(each): each for each in kept_messages()}
+
+    def kept() -> list[type]:
+        return [type(each) for each in kept_messages() if id(each) not in before]
+
+    for _ in range(3):
+        engine.publish(pubsub.PublishRequest(topic=TOPIC, messages=[*PUBLISH.messages] * 200))
+    engine.update_topic(
+        pubsub.UpdateTopicRequest(
+            topic=pubsub.Topic(name=TOPIC, labels={"a": "b"}), update_mask={"paths": ["labels"]}
+        )
+    )
+    disk.recover()
+    broker.storage.flush()
+    consumer = Consumer(ack_deadline=10, wake=lambda: None)
+    subscription = engine.join(SUBSCRIPTION, consumer)
+    ack_ids = [ack_id for ack_id, _ in engine.take(subscription, consumer)]
+    engine.acknowledge(SUBSCRIPTION, ack_ids[1:])
+    broker.storage.flush()
+    assert kept() == [Record]
+    engine.delete_subscription(SUBSCRIPTION)
+    engine.registry.work.finish()
+    engine.publish(pubsub.PublishRequest(topic=TOPIC, messages=[*PUBLISH.messages] * 200))
+    broker.storage.flush()
+    assert kept() == []
+    broker.close()
+
+
+def kept_messages() -> list[Record | RecordRun]:
+    gc.collect()
+    return [each for each in gc.get_objects() if type(each) in (Record, RecordRun)]
 
 
 # ---- exactly-once delivery ---------------------------------------------------------------------

@@ -121,7 +121,7 @@ def test_the_caller_of_a_channel_poll_that_waited_without_a_thread_gets_a_normal
     with served(publisher) as endpoint:
         bare = BareSubscriber(endpoint)
         bare.subscribe("c", "a")
-        poll = bare.begin_poll(timeout=0.5)
+        poll = bare.begin_poll(timeout=2)
         assert poll.result().incarnation == bare.incarnation
         assert (poll.code(), poll.details()) == (grpc.StatusCode.OK, "")
         bare.close()

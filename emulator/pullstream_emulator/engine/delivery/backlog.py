@@ -147,7 +147,10 @@ class Backlog:
         if key_queue.queued or not key_queue.deliverable:
             return
         key_queue.queued = True
-        (queue if key_queue.holder is None else key_queue.holder.ready_keys).append(key_queue)
+        if key_queue.holder is None:
+            queue.append(key_queue)
+        else:
+            key_queue.holder.add_key(key_queue)
 
     def advance(self, now: float) -> None:
         """Queue the messages and keys whose wait is over."""
@@ -186,6 +189,11 @@ class Backlog:
     def shared(self) -> int:
         """Messages and keys that any consumer may take."""
         return len(self._ready) + len(self._again) - self._settled
+
+    @property
+    def fresh(self) -> int:
+        """Messages and keys that any consumer may take, without those for redelivery."""
+        return len(self._ready)
 
     def take_next(self, consumer: Consumer, limit: int, share: int) -> list[Delivery]:
         """Take the next messages for one consumer, as far as it has room.
@@ -308,16 +316,6 @@ class Backlog:
             self._settled = 0
 
     # ---- the whole backlog ---------------------------------------------------------------------
-
-    def fill(self, deliveries: Sequence[Delivery]) -> None:
-        """Queue messages, given in the order of publishing. The backlog must be empty."""
-        for delivery in deliveries:
-            if delivery.key_queue is None:
-                self._ready.append(delivery)
-            else:
-                delivery.key_queue.waiting.append(delivery)
-                self.key_queues[delivery.key_queue.key] = delivery.key_queue
-                self._queue(delivery.key_queue, self._ready)
 
     def take_apart(self) -> Sequence[dict[Any, Any] | deque[Any] | list[Any]]:
         """Remove all messages and keys. The caller takes the keys away from the consumers.

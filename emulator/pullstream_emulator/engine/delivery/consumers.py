@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
-from itertools import islice
 
 from pullstream_protocol.errors import RpcError
 
@@ -16,20 +16,32 @@ MAX_WAITING = 512
 class Consumers:
     """The consumers of a subscription, and the ones that found no messages.
 
+    No method but those for all consumers takes time for each consumer: a subscription may have
+    thousands of streams.
+
     Attributes:
         max_waiting: Maximum number of Pull calls that may wait at a time.
         waiting_pulls: Number of Pull calls that wait now. A call that was answered, cancelled or
             cut off does not count.
+        streams: Number of open streaming pulls.
     """
 
     def __init__(self) -> None:
         self.max_waiting = MAX_WAITING
         self.waiting_pulls = 0
-        # Dicts, because they keep the order and any of thousands of consumers can leave quickly.
+        self.streams = 0
         self._all: dict[Consumer, None] = {}
-        # Consumers whose last take was empty, the longest waiting first. A consumer that was woken
-        # stays here until it takes a message, so that it keeps its position and its share.
+        # Consumers with room whose last take was empty. A consumer that was woken stays here until
+        # it takes a message, so that it keeps its share.
         self._waiting: dict[Consumer, None] = {}
+        # Those of them that sleep, the longest waiting first; others may be among them.
+        self._sleeping: OrderedDict[Consumer, None] = OrderedDict()
+        # Consumers without room whose last take was empty.
+        self._full: dict[Consumer, None] = {}
+        # Sleeping consumers that have got room or a key since the last call of `wake_next`.
+        self._changed: dict[Consumer, None] = {}
+        # Sleeping consumers that have got room for messages of their keys.
+        self._keyed: dict[Consumer, None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._all)
@@ -40,12 +52,16 @@ class Consumers:
     def add_consumer(self, consumer: Consumer) -> None:
         """Record that `consumer` has joined the subscription."""
         consumer.is_here = True
+        consumer.changed = self._changed
         self._all[consumer] = None
+        self.streams += _is_stream(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Record that `consumer` has left. It no longer waits for messages."""
         consumer.is_here = False
-        self._all.pop(consumer, None)
+        if consumer in self._all:
+            del self._all[consumer]
+            self.streams -= _is_stream(consumer)
         self.mark_served(consumer)
 
     def close_all(self, reason: RpcError) -> None:
@@ -59,22 +75,40 @@ class Consumers:
         for consumer in self._all:
             consumer.ready_keys = ReadyKeys()
             consumer.outstanding_messages = consumer.outstanding_bytes = 0
+            consumer.held.clear()
+        self._changed.update(self._full)
 
     # ---- waiting consumers ---------------------------------------------------------------------
 
     def mark_waiting(self, consumer: Consumer) -> None:
         """Record that the last take of `consumer` was empty."""
         consumer.asleep = True
-        if consumer not in self._waiting:
-            self._waiting[consumer] = None
+        if consumer not in self._waiting and consumer not in self._full:
             self.waiting_pulls += consumer.is_pull
+        if not consumer.has_room:
+            self._waiting.pop(consumer, None)
+            self._sleeping.pop(consumer, None)
+            self._full[consumer] = None
+            return
+        self._full.pop(consumer, None)
+        was_woken = consumer in self._waiting and consumer not in self._sleeping
+        self._waiting[consumer] = None
+        self._sleeping[consumer] = None
+        if was_woken:
+            # Others were faster. It was the first one, and is again.
+            self._sleeping.move_to_end(consumer, last=False)
+        if consumer.ready_keys:
+            self._keyed[consumer] = None
 
     def mark_served(self, consumer: Consumer) -> None:
         """Record that `consumer` took a message, or that it has left."""
         consumer.asleep = False
-        if consumer in self._waiting:
-            del self._waiting[consumer]
+        if consumer in self._waiting or consumer in self._full:
             self.waiting_pulls -= consumer.is_pull
+            self._waiting.pop(consumer, None)
+            self._sleeping.pop(consumer, None)
+            self._full.pop(consumer, None)
+            self._keyed.pop(consumer, None)
 
     def share_of(self, shared: int, consumer: Consumer) -> int:
         """Return how many of `shared` messages `consumer` may take.
@@ -83,41 +117,51 @@ class Consumers:
         one message for each waiting Pull call: these calls have been woken, but its take may run
         before theirs.
         """
-        with_room = (other for other in self._waiting if other is not consumer and other.has_room)
-        # More than `shared` others make no difference: then the share is one message.
-        others = sum(1 for _ in islice(with_room, shared))
-        share = -(-shared // (1 + others))
-        return share if consumer in self._waiting else min(share, shared - self.waiting_pulls)
+        waits = consumer in self._waiting
+        share = -(-shared // (1 + len(self._waiting) - waits))
+        return share if waits else min(share, shared - self.waiting_pulls)
 
-    @property
-    def streams(self) -> int:
-        """Number of open streaming pulls."""
-        return sum(not (consumer.is_pull or consumer.is_push) for consumer in self._all)
-
-    def wake_next(self, shared: int, *, keyed: bool) -> None:
+    def wake_next(self, shared: int) -> None:
         """Wake the longest waiting consumer with room, if there are messages for it.
 
         Only one consumer is woken for shared messages. After it has taken its share, its take wakes
-        the next consumer if messages are left.
+        the next consumer if messages are left. Without shared messages, the consumers that have
+        room for messages of their keys are woken.
 
         Args:
             shared: Number of messages that any consumer may take.
-            keyed: Whether there may be messages that only one consumer may take.
         """
+        self._see_changes()
         if shared:
-            for consumer in self._waiting:
-                if _wake(consumer):
+            while self._sleeping:
+                if _wake(self._sleeping.popitem(last=False)[0]):
                     return
-        elif keyed:
-            # Consumers may have room again for their own keys.
-            for consumer in self._waiting:
-                if consumer.ready_keys:
-                    _wake(consumer)
+            return
+        while self._keyed:
+            consumer = self._keyed.popitem()[0]
+            if consumer.ready_keys:
+                _wake(consumer)
+
+    def _see_changes(self) -> None:
+        """Let consumers that have got room or keys wait for messages."""
+        for consumer in self._changed:
+            if not consumer.asleep or not consumer.has_room:
+                continue
+            if consumer in self._full:
+                del self._full[consumer]
+                self._waiting[consumer] = self._sleeping[consumer] = None
+            if consumer.ready_keys:
+                self._keyed[consumer] = None
+        self._changed.clear()
+
+
+def _is_stream(consumer: Consumer) -> bool:
+    return not (consumer.is_pull or consumer.is_push)
 
 
 def _wake(consumer: Consumer) -> bool:
-    """Wake `consumer` if it sleeps and has room. Return whether it was woken."""
-    if not consumer.asleep or not consumer.has_room:
+    """Wake `consumer` if it sleeps. Return whether it was woken."""
+    if not consumer.asleep:
         return False
     consumer.asleep = False
     consumer.wake()

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pullstream_emulator.engine.record import Record
@@ -154,8 +154,10 @@ class KeyQueue:
             The later messages that are still leased. The caller ends their leases.
         """
         self.resume_at = max(self.resume_at, resume_at)
-        later = self._redeliver_from(self.delivered.index(failed), keep_holder=keep_holder)
-        return [delivery for delivery in later if delivery is not failed]
+        later = self._pop_from(failed)
+        leased = self._redeliver(later, keep_holder=keep_holder)
+        self.waiting.appendleft(failed)
+        return leased
 
     def drop_failed(
         self, failed: Delivery, *, keep_holder: bool
@@ -173,27 +175,37 @@ class KeyQueue:
             The later messages that are still leased, whose leases the caller ends; and the messages
             that are final now, without the removed one.
         """
-        position = self.delivered.index(failed)
-        del self.delivered[position]
-        finished = [] if position else self._pop_acknowledged()
-        return self._redeliver_from(position, keep_holder=keep_holder), finished
+        later = self._pop_from(failed)
+        final = 0
+        if not self.delivered:
+            while final < len(later) and later[final].acked:
+                final += 1
+        return self._redeliver(later[final:], keep_holder=keep_holder), later[:final]
 
     def release(self) -> None:
         """Let any consumer take the key, unless one of its messages is leased."""
         if not self._leased:
             self.holder = None
 
-    def _redeliver_from(self, position: int, *, keep_holder: bool) -> list[Delivery]:
-        """Move the delivered messages from `position` on to `waiting`. Return the leased ones."""
-        leased: list[Delivery] = []
-        while len(self.delivered) > position:
-            delivery = self.delivered.pop()
-            if not delivery.acked:
-                leased.append(delivery)
+    def _pop_from(self, failed: Delivery) -> list[Delivery]:
+        """Remove a delivered message whose lease has ended, and the later ones. Return the latter.
+
+        The earlier ones are not touched: a key may have thousands of leases.
+        """
+        later: list[Delivery] = []
+        while (delivery := self.delivered.pop()) is not failed:
+            later.append(delivery)
+        self._leased -= 1
+        later.reverse()
+        return later
+
+    def _redeliver(self, later: Sequence[Delivery], *, keep_holder: bool) -> list[Delivery]:
+        """Move messages to the front of `waiting`. Return the leased ones."""
+        leased = [delivery for delivery in later if not delivery.acked]
+        for delivery in later:
             delivery.acked = False
-            self.waiting.appendleft(delivery)
-        leased.reverse()
-        self._leased = sum(not delivery.acked for delivery in self.delivered)
+        self.waiting.extendleft(reversed(later))
+        self._leased -= len(leased)
         if not keep_holder:
             self.release()
         return leased
@@ -260,13 +272,17 @@ class Consumer:
         asleep: Whether its last take was empty and it has not been woken since.
         outstanding_messages: Number of messages that it holds.
         outstanding_bytes: Their size in bytes.
+        held: The ack IDs of the messages that it holds, and of some that it held, oldest first.
+        changed: The consumers that sleep and have got room or a key, of its subscription.
     """
 
     __slots__ = (
         "ack_deadline",
         "asleep",
+        "changed",
         "client",
         "closed",
+        "held",
         "is_here",
         "is_pull",
         "is_push",
@@ -302,6 +318,14 @@ class Consumer:
         self.asleep = False
         self.closed: RpcError | None = None
         self.is_here = False
+        self.held: list[str] = []
+        self.changed: dict[Consumer, None] = {}
+
+    def add_key(self, key_queue: KeyQueue) -> None:
+        """Let it take the messages of a key, which only it may take."""
+        self.ready_keys.append(key_queue)
+        if self.asleep:
+            self.changed[self] = None
 
     @property
     def has_room(self) -> bool:
@@ -328,14 +352,14 @@ def too_early(acknowledged: set[Delivery]) -> set[Delivery]:
 
     An earlier message that is also in `acknowledged` does not count as unfinished.
     """
-    refused: set[Delivery] = set()
+    in_order: set[Delivery] = set()
     for key_queue in {
         delivery.key_queue for delivery in acknowledged if delivery.key_queue is not None
     }:
-        behind_unfinished = False
+        # Only up to the first unfinished message: a key may have thousands of leases.
         for delivery in key_queue.delivered:
-            if delivery not in acknowledged:
-                behind_unfinished |= not delivery.acked
-            elif behind_unfinished:
-                refused.add(delivery)
-    return refused
+            if delivery in acknowledged:
+                in_order.add(delivery)
+            elif not delivery.acked:
+                break
+    return {each for each in acknowledged - in_order if each.key_queue is not None}

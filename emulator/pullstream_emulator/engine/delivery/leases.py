@@ -10,6 +10,9 @@ from pullstream_protocol.deadlines import DeadlineTable
 from .ack_ids import INVALID, UNORDERED, AckIds
 from .delivery_state import Consumer, Delivery, too_early
 
+# The list of a consumer's ack IDs may have this many that are settled.
+FEW_HELD = 64
+
 
 class Leases(DeadlineTable[str, Delivery]):
     """The leases of one subscription, by ack ID.
@@ -67,6 +70,10 @@ class Leases(DeadlineTable[str, Delivery]):
             granted.append((ack_id, delivery))
         self.granted += len(granted)
         self.newest_seq = newest
+        held = consumer.held
+        if len(held) > 2 * consumer.outstanding_messages + FEW_HELD:
+            consumer.held = held = [ack_id for ack_id in held if ack_id in self._where]
+        held += [ack_id for ack_id, _ in granted]
         consumer.outstanding_messages += len(granted)
         consumer.outstanding_bytes += size
         self.set_all(granted, consumer.ack_deadline, now)
@@ -87,6 +94,10 @@ class Leases(DeadlineTable[str, Delivery]):
             delivery.holder = None
             holder.outstanding_messages -= 1
             holder.outstanding_bytes -= delivery.record.size
+            if not holder.outstanding_messages:
+                holder.held.clear()
+            if holder.asleep:
+                holder.changed[holder] = None
         return holder
 
     def end_leases(self, deliveries: Iterable[Delivery]) -> None:
@@ -110,7 +121,8 @@ class Leases(DeadlineTable[str, Delivery]):
 
     def held_by(self, consumer: Consumer) -> list[Delivery]:
         """Return the messages that a consumer holds, in the order of publishing."""
-        held = [delivery for delivery in self.values() if delivery.holder is consumer]
+        leased = (self.get(ack_id) for ack_id in consumer.held)
+        held = [delivery for delivery in leased if delivery is not None]
         return sorted(held, key=lambda delivery: delivery.record.seq)
 
     # ---- ack IDs -------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from typing import TypeAlias
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import LeaseEnd, Observer
-from pullstream_emulator.engine.record import Record
-from pullstream_emulator.engine.seq_set import SeqSet
+from pullstream_emulator.engine.record import Record, RecordRun
+from pullstream_emulator.engine.seq_set import SeqSet, masks_of
 from pullstream_emulator.engine.timetable import SLICE, Timed
 from pullstream_protocol import dead_letters
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -110,33 +110,38 @@ class Subscription:
     # ---- messages in ---------------------------------------------------------------------------
 
     def offer(
-        self, records: Sequence[Record], messages: Iterable[pubsub.PubsubMessage], now: Now
+        self, run: RecordRun, messages: Iterable[pubsub.PubsubMessage], now: Now
     ) -> Sequence[int]:
         """Add new records. Return the numbers of the records that the filter rejects.
 
         Args:
-            records: The records.
+            run: The records.
             messages: The same messages, decoded.
             now: The present time.
         """
         rejected: Sequence[int] = ()
-        if self.policy.accepts is not None:
+        if self.policy.accepts is None:
+            run.hold()
+            self.messages.add(run.masks, len(run))
+        else:
             verdicts = [self.policy.accepts(message.attributes) for message in messages]
-            pairs = list(zip(records, verdicts, strict=True))
+            pairs = list(zip(run, verdicts, strict=True))
             rejected = [record.seq for record, passes in pairs if not passes]
             records = [record for record, passes in pairs if passes]
             if not records:
                 return rejected
-        self.messages.add(records, ordered=self.policy.ordered)
-        self._add_publish_time(records[0].publish_ms, now)
+            for record in records:
+                record.references += 1
+            self.messages.add(masks_of([record.seq for record in records]), len(records))
+        self._add_publish_time(run.publish_ms, now)
         self._wake_next()
         return rejected
 
-    def restore(self, deliveries: Sequence[Delivery]) -> None:
-        """Restore the messages that were unfinished in an earlier run, in their order."""
-        for delivery in deliveries[:1]:
-            self._retention.add_publish_time(delivery.record.publish_ms)
-        self.messages.restore(deliveries)
+    def restore(self, records: Sequence[Record], attempts: Mapping[int, int]) -> None:
+        """Restore the messages that were unfinished in an earlier run; see `Unacked.restore`."""
+        for record in records[:1]:
+            self._retention.add_publish_time(record.publish_ms)
+        self.messages.restore(records, attempts)
 
     def _add_publish_time(self, publish_ms: int, now: Now) -> None:
         """Note the publish time of an unfinished message, for its retention."""
@@ -163,9 +168,9 @@ class Subscription:
         """
         consumer.asleep = False
         moved = 0
-        while self.messages.stock and self._backlog.shared < limit and moved < MAX_UNSTOCKED:
+        while self.messages.stock and self._backlog.fresh < limit and moved < MAX_UNSTOCKED:
             moved += self._unstock()
-        share = self.consumers.share_of(self._backlog.shared, consumer)
+        share = self.consumers.share_of(self._backlog.shared + self.messages.stocked, consumer)
         deliveries = self._backlog.take_next(consumer, limit, share)
         if not deliveries:
             # Wake other consumers but not this one. It may have been the only one that was woken,
@@ -491,7 +496,7 @@ class Subscription:
 
     def _wake_next(self) -> None:
         shared = self._backlog.shared + bool(self.messages.stock)
-        self.consumers.wake_next(shared, keyed=bool(self._backlog.key_queues))
+        self.consumers.wake_next(shared)
 
 
 def _earliest_of_each_key(deliveries: Sequence[Delivery]) -> list[Delivery]:

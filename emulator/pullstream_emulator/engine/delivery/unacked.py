@@ -77,10 +77,11 @@ class Retention:
 class Unacked:
     """The unfinished messages of a subscription: which ones they are, and their deliveries.
 
-    `seqs` has all of them. A message is in the backlog, in a lease, or in the stock. A seek puts
-    all messages into the stock in one step, whatever their number. A take moves messages from the
-    stock into the backlog, in the order of publishing. The log pins the records of the stock, and
-    the subscription has references to the records of the other messages.
+    `seqs` has all of them. A message is in the backlog, in a lease, or in the stock. New messages
+    go into the stock, which needs no object for them. A seek puts all messages into the stock in
+    one step. A take moves messages from the stock into the backlog, in the order of publishing. The
+    log pins the records of messages that a seek has put into the stock, and the subscription has
+    references to the records of the other messages.
 
     Args:
         subscription: The full name of the subscription.
@@ -93,6 +94,7 @@ class Unacked:
         seqs: The sequence numbers of all unfinished messages.
         stock: The numbers of the messages that are neither in the backlog nor leased. They are
             younger than all others.
+        stocked: The number of messages in the stock.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Unacked:
         self.seqs = SeqSet()
         self._count = 0
         self.stock = SeqSet()
+        self.stocked = 0
         self._deliveries: SeqTable[Delivery] = SeqTable()
         # Failed deliveries of unfinished messages, for messages with at least one.
         self._attempts: dict[int, int] = {}
@@ -137,7 +140,7 @@ class Unacked:
         delivery = self._deliveries.get(seq)
         record = self._log.record(seq)
         if delivery is None and record is not None and seq in self.stock:
-            delivery = Delivery(record, None)
+            delivery = Delivery(record, self._backlog.key_queues.get(record.ordering_key))
             delivery.attempts = self._attempts.get(seq, 0)
         return delivery
 
@@ -171,32 +174,29 @@ class Unacked:
 
     # ---- in ------------------------------------------------------------------------------------
 
-    def add(self, records: Sequence[Record], *, ordered: bool) -> None:
-        """Add new messages, in the order of publishing. They are the newest ones."""
-        seqs = [record.seq for record in records]
-        masks = masks_of(seqs)
+    def add(self, masks: Mapping[int, int], count: int) -> None:
+        """Add new messages. They are the newest ones, and their records have a reference.
+
+        Args:
+            masks: The bits of their numbers, by chunk.
+            count: Their number.
+        """
         self.seqs.add(masks)
-        self._count += len(seqs)
-        if self.stock:
-            # They must not overtake the stock.
-            self.stock.add(masks)
-            self._log.pin_more(self._subscription, seqs)
-            return
+        self._count += count
+        self.stock.add(masks)
+        self.stocked += count
+
+    def restore(self, records: Sequence[Record], attempts: Mapping[int, int]) -> None:
+        """Add the messages that were unfinished in an earlier run, in the order of publishing.
+
+        Args:
+            records: The messages.
+            attempts: The failed deliveries of those with at least one.
+        """
         for record in records:
             record.references += 1
-        self._deliveries.put_all(seqs, self._backlog.add_new(records, ordered=ordered))
-
-    def restore(self, deliveries: Sequence[Delivery]) -> None:
-        """Add the messages that were unfinished in an earlier run, in the order of publishing."""
-        for delivery in deliveries:
-            delivery.record.references += 1
-            if delivery.attempts:
-                self._attempts[delivery.record.seq] = delivery.attempts
-        seqs = [delivery.record.seq for delivery in deliveries]
-        self.seqs.add(masks_of(seqs))
-        self._count += len(seqs)
-        self._deliveries.put_all(seqs, deliveries)
-        self._backlog.fill(deliveries)
+        self._attempts.update(attempts)
+        self.add(masks_of([record.seq for record in records]), len(records))
 
     def unstock(self, accepts: Callable[[Mapping[str, str]], bool] | None, *, ordered: bool) -> int:
         """Move one slice of the stock into the backlog. Return the number of its messages.
@@ -206,7 +206,8 @@ class Unacked:
             ordered: Whether messages with an ordering key are delivered in order.
         """
         seqs = self.stock.pop_first(self._log.work.size)
-        records = [record for seq in seqs if (record := self._log.record(seq)) is not None]
+        self.stocked -= len(seqs)
+        records = self._log.records(seqs)
         self._log.hold_pinned(self._subscription, records)
         rejected: list[Record] = []
         if accepts is not None and self._unfiltered:
@@ -278,6 +279,7 @@ class Unacked:
         if unstocked:
             seqs = [record.seq for record in unstocked]
             self.stock.discard(masks_of(seqs))
+            self.stocked -= len(seqs)
             self._log.hold_pinned(self._subscription, unstocked)
             self._finish(unstocked, seqs)
         self._backlog.drop(dropped)
@@ -303,11 +305,13 @@ class Unacked:
         """
         back, done = wanted - self.seqs, self.seqs - wanted
         before = self._deliveries
+        referenced = self.stock - self._log.pinned(self._subscription)
         # Pin the records before their references are removed.
         self._log.pin(self._subscription, wanted, now)
         self.seqs = wanted
         self._count = len(wanted)
         self.stock = wanted.copy()
+        self.stocked = self._count
         self._deliveries = SeqTable()
         self._unfiltered = self._unfiltered & wanted | back
         self._attempts = {seq: n for seq, n in self._attempts.items() if seq in wanted}
@@ -317,11 +321,17 @@ class Unacked:
         if report and done:
             self._observer.finished(self._subscription, done)
         remains = [*self._backlog.take_apart(), *self._leases.take_apart()]
-        self._log.work.add(self._tear_down(before, remains), now.monotonic)
+        self._log.work.add(self._tear_down(before, referenced, remains), now.monotonic)
         return back
 
-    def _tear_down(self, before: SeqTable[Delivery], remains: Sequence[Remains]) -> Iterator[None]:
-        """Release the records of earlier deliveries, and free the memory that they take."""
+    def _tear_down(
+        self, before: SeqTable[Delivery], referenced: SeqSet, remains: Sequence[Remains]
+    ) -> Iterator[None]:
+        """Release the records of earlier deliveries and of the earlier stock, and free memory."""
+        while referenced:
+            seqs = referenced.pop_first(self._log.work.size)
+            self._log.release(self._log.records(seqs))
+            yield
         while deliveries := before.pop_chunk():
             self._log.release([delivery.record for delivery in deliveries])
             yield

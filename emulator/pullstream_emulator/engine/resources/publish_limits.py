@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pullstream_emulator.error_texts import too_large, too_small
 from pullstream_protocol.errors import InvalidArgument
 from pullstream_protocol.message_limits import (
@@ -19,8 +21,8 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 MAX_PAYLOAD_BYTES = 10 * 1024 * 1024
 
 
-def check_publish(request: pubsub.PublishRequest) -> int:
-    """Check the limits of a request, before any message is published. Return its size in bytes."""
+def check_request(request: pubsub.PublishRequest) -> int:
+    """Check number and size of the messages of a request. Return the request's size in bytes."""
     count = len(request.messages)
     if count < 1:
         raise too_small("message_count", count, 1)
@@ -29,9 +31,13 @@ def check_publish(request: pubsub.PublishRequest) -> int:
     # Protobuf walks through the whole request to compute its size, so compute it only once.
     size = request.ByteSize()
     check_size(size)
-    for message in request.messages:
-        check_message(message)
     return size
+
+
+def check_messages(messages: Iterable[pubsub.PubsubMessage]) -> None:
+    """Check the limits of each message, before any message is published."""
+    for message in messages:
+        check_message(message)
 
 
 def check_size(size: int) -> None:

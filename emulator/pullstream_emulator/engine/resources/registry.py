@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, TypeVar
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 from pullstream_emulator.engine.delivery.consumers import MAX_WAITING
 from pullstream_emulator.engine.delivery.subscription import Subscription
@@ -17,6 +18,7 @@ from pullstream_emulator.error_texts import invalid_argument, limit_exceeded, mi
 from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
+from .by_name import ByName
 from .snapshot import Snapshot
 from .topic import Topic
 
@@ -37,9 +39,10 @@ class Registry:
     """
 
     def __init__(self, clock: Callable[[], Now], observer: Observer, timetable: Timetable) -> None:
-        self.topics: dict[str, Topic] = {}
-        self.subscriptions: dict[str, Subscription] = {}
-        self.snapshots: dict[str, Snapshot] = {}
+        self.topics: ByName[Topic] = ByName()
+        self.subscriptions: ByName[Subscription] = ByName()
+        self.snapshots: ByName[Snapshot] = ByName()
+        self._snapshots_of: dict[Log, ByName[Snapshot]] = {}
         self.now = clock
         self.observer = observer
         self.timetable = timetable
@@ -69,11 +72,29 @@ class Registry:
             raise missing(names.validate("snapshots", name))
         return snapshot
 
+    def snapshots_of(self, log: Log) -> ByName[Snapshot]:
+        """Return the snapshots of a log."""
+        return self._snapshots_of.get(log) or ByName()
+
     # ---- changes -------------------------------------------------------------------------------
 
     def new_log(self, topic: str) -> Log:
         """Return an empty log for a topic. Its records count in the engine's memory usage."""
         return Log(topic, self.usage, self.observer, self.work)
+
+    def add_snapshot(self, snapshot: Snapshot) -> None:
+        """Add a snapshot to all snapshots and to the ones of its log."""
+        name = snapshot.config.name
+        self.snapshots[name] = snapshot
+        self._snapshots_of.setdefault(snapshot.log, ByName())[name] = snapshot
+
+    def remove_snapshot(self, snapshot: Snapshot) -> None:
+        """Remove a snapshot from all snapshots and from the ones of its log."""
+        name, log = snapshot.config.name, snapshot.log
+        del self.snapshots[name]
+        del self._snapshots_of[log][name]
+        if not self._snapshots_of[log]:
+            del self._snapshots_of[log]
 
     def trim(self, log: Log) -> None:
         """Trim a log after a change of the settings that decide which records it keeps."""
@@ -111,14 +132,12 @@ _KIND: Mapping[type, Resource] = {
 }
 
 
-def check_room(
-    collection: str, known: Mapping[str, object], name: str, maximum: int | None = None
-) -> None:
+def check_room(collection: str, known: ByName[Any], name: str, maximum: int | None = None) -> None:
     """Refuse a new resource if its project already has `maximum` of its kind.
 
     Args:
         collection: The kind of the resource, for the error text.
-        known: All resources of this kind, by name.
+        known: All resources of this kind.
         name: The name of the new resource.
         maximum: Maximum number of resources of this kind in a project; None: MAX_RESOURCES has it.
 
@@ -126,11 +145,9 @@ def check_room(
         ResourceExhausted: The project has no room for the resource.
     """
     maximum = maximum or MAX_RESOURCES[collection]
-    if len(known) >= maximum:
-        prefix = f"projects/{names.project_of(name)}/"
-        count = sum(other.startswith(prefix) for other in known)
-        if count >= maximum:
-            raise limit_exceeded(f"{collection}-per-project", count, maximum)
+    count = known.number_in(names.project_of(name))
+    if count >= maximum:
+        raise limit_exceeded(f"{collection}-per-project", count, maximum)
 
 
 class ListRequest(Protocol):
@@ -142,30 +159,38 @@ class ListRequest(Protocol):
 
 
 def page_of_project(
-    collection: str, known: Mapping[str, R], request: ListRequest
+    known: ByName[R], request: ListRequest, wanted: Callable[[R], bool] | None = None
 ) -> tuple[list[R], str]:
     """Return one page of a project's resources, and the token of the next page.
 
     Args:
-        collection: The kind of the resources, as in their names.
-        known: All resources of this kind, by name.
+        known: All resources of this kind.
         request: Names the project and the page.
+        wanted: Whether a resource is listed; None: all are.
     """
-    prefix = f"{names.validate_project(request.project)}/{collection}/"
+    project = names.project_of(names.validate_project(request.project))
     listed, token = page(
-        (name for name in known if name.startswith(prefix)), request.page_size, request.page_token
+        lambda after: (
+            name
+            for name in known.names_after(after, project)
+            if wanted is None or wanted(known[name])
+        ),
+        request.page_size,
+        request.page_token,
     )
     return [known[name] for name in listed], token
 
 
-def page(known: Iterable[str], page_size: int, page_token: str) -> tuple[list[str], str]:
+def page(
+    names_after: Callable[[str], Iterable[str]], page_size: int, page_token: str
+) -> tuple[list[str], str]:
     """Return the names of one page and the token of the next page, "" after the last.
 
     The token contains the last name of the page. So a name that exists during the whole listing is
     neither repeated nor skipped, even if other names are created or deleted between two calls.
 
     Args:
-        known: All names, in any order.
+        names_after: Returns the names after a given one, in their order; "" is before all names.
         page_size: Maximum number of names on the page; 0 means DEFAULT_PAGE_SIZE. It is limited to
             MAX_PAGE_SIZE.
         page_token: The token from the page before, "" for the first page.
@@ -176,9 +201,9 @@ def page(known: Iterable[str], page_size: int, page_token: str) -> tuple[list[st
     if page_size < 0:
         raise invalid_argument("page_size")
     after = _name_in(page_token)
-    rest = sorted(name for name in known if name > after)
     size = min(page_size or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
-    return rest[:size], _token_of(rest[size - 1]) if len(rest) > size else ""
+    found = list(islice(names_after(after), size + 1))
+    return found[:size], _token_of(found[size - 1]) if len(found) > size else ""
 
 
 def _token_of(name: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 
-from pullstream_emulator.engine.delivery.delivery_state import Delivery, KeyQueue
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.persisted_state import (
     Saved,
@@ -71,8 +70,8 @@ def restore(
     for snapshot in saved.snapshots:
         value, of = SnapshotValue.decode(snapshot.value), logs[id(snapshot.topic)]
         unacked = value.unacked & SeqSet(list(of.records))
-        registry.snapshots[value.config.name] = Snapshot(
-            value.config, value.subscription, of.log, value.since, unacked, now
+        registry.add_snapshot(
+            Snapshot(value.config, value.subscription, of.log, value.since, unacked, now)
         )
     if restore_feed is not None:
         for feed in saved.feeds:
@@ -109,17 +108,16 @@ def _restore_subscription(
     subscription.since = saved.since
     if not config.detached and not of.log.is_deleted:
         registry.topics[config.topic].subscriptions[config.name] = subscription
-    accepts, ordered = subscription.policy.accepts, subscription.policy.ordered
-    key_queues: dict[str, KeyQueue] = {}
-    waiting: list[Delivery] = []
+    accepts = subscription.policy.accepts
+    waiting: list[Record] = []
+    failed: dict[int, int] = {}
     for seq, attempts in sorted(saved.unfinished):
         record = of.records.get(seq)
         if record is None or (accepts and not accepts(record.message().attributes)):
             continue
-        key = record.ordering_key if ordered else ""
-        delivery = Delivery(record, key_queues.setdefault(key, KeyQueue(key)) if key else None)
-        delivery.attempts = attempts
-        waiting.append(delivery)
-    subscription.restore(waiting)
+        waiting.append(record)
+        if attempts:
+            failed[seq] = attempts
+    subscription.restore(waiting, failed)
     if is_push(config):
         subscriptions.on_push(config.name)

@@ -47,7 +47,7 @@ class Snapshots:
         config.expire_time.CopyFrom(_expire_time(subscription.messages.oldest_ms, now))
         log, unfinished = subscription.log, subscription.messages.seqs.copy()
         snapshot = Snapshot(config, subscription.name, log, log.head_seq, unfinished, now)
-        registry.snapshots[name] = snapshot
+        registry.add_snapshot(snapshot)
         registry.saved(snapshot)
         registry.timetable.watch(snapshot, now)
         return config
@@ -74,7 +74,7 @@ class Snapshots:
 
     def list(self, request: pubsub.ListSnapshotsRequest) -> pubsub.ListSnapshotsResponse:
         """Return one page of a project's snapshots."""
-        listed, token = page_of_project("snapshots", self._registry.snapshots, request)
+        listed, token = page_of_project(self._registry.snapshots, request)
         return pubsub.ListSnapshotsResponse(
             snapshots=[snapshot.config for snapshot in listed], next_page_token=token
         )
@@ -82,7 +82,7 @@ class Snapshots:
     def delete(self, name: str) -> None:
         """Delete a snapshot, and release the messages that only the snapshot keeps."""
         snapshot = self._registry.snapshot(name)
-        del self._registry.snapshots[name]
+        self._registry.remove_snapshot(snapshot)
         snapshot.release_records(self._registry.now())
         self._registry.trim(snapshot.log)
         self._registry.timetable.forget(snapshot)

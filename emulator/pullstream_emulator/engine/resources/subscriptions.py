@@ -122,7 +122,7 @@ class Subscriptions:
 
     def list(self, request: pubsub.ListSubscriptionsRequest) -> pubsub.ListSubscriptionsResponse:
         """Return one page of a project's subscriptions, including detached ones."""
-        listed, token = page_of_project("subscriptions", self._registry.subscriptions, request)
+        listed, token = page_of_project(self._registry.subscriptions, request)
         return pubsub.ListSubscriptionsResponse(
             subscriptions=[subscription.config for subscription in listed], next_page_token=token
         )

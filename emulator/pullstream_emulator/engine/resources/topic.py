@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from pullstream_emulator.engine.delivery.subscription import Subscription
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer
-from pullstream_emulator.engine.record import Record
+from pullstream_emulator.engine.record import Record, RecordRun, timestamp_of
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+from .by_name import ByName
+from .publish_columns import PublishColumns
 
 
 class TopicFeed(Protocol):
@@ -61,7 +62,7 @@ class Topic:
     ) -> None:
         self.config = config
         self.log = log
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: ByName[Subscription] = ByName()
         self.feed: TopicFeed | None = None
         self._observer = observer
         self._last_publish_ms = last_publish_ms
@@ -87,7 +88,7 @@ class Topic:
         if feed is not None:
             feed.prepare()
         publish_ms = self.next_publish_ms(now.wall)
-        publish_time = Timestamp(seconds=publish_ms // 1000, nanos=publish_ms % 1000 * 1_000_000)
+        publish_time = timestamp_of(publish_ms)
         seq = self.log.head_seq
         records: list[Record] = []
         ids: list[str] = []
@@ -100,34 +101,57 @@ class Topic:
             records.append(Record(seq, message.ordering_key, encoded, publish_ms))
         if feed is not None and not forced:
             feed.admit(records)
-        self.append(records, messages, now)
+        self.append(RecordRun.of(records), messages, now)
         return ids
+
+    def publish_columns(
+        self, columns: PublishColumns, messages: Iterable[pubsub.PubsubMessage], now: Now
+    ) -> list[str]:
+        """Do the work of `publish` for a request that was read by columns.
+
+        Args:
+            columns: The messages.
+            messages: The same messages, decoded.
+            now: The present time.
+
+        Raises:
+            FailedPrecondition: The feed refuses the messages.
+        """
+        feed = self.feed
+        if feed is not None:
+            feed.prepare()
+        publish_ms = self.next_publish_ms(now.wall)
+        run = RecordRun(self.log.head_seq + 1, publish_ms, columns.parts, columns.ordering_keys)
+        if feed is not None:
+            feed.admit(run)
+        self.append(run, messages, now)
+        return [str(seq) for seq in range(run.first, run.last + 1)]
 
     def next_publish_ms(self, wall: float) -> int:
         """Return the publish time in ms of a message that is appended at wall time `wall`."""
         return max(int(wall * 1000), self._last_publish_ms)
 
-    def append(
-        self, records: Sequence[Record], messages: Iterable[pubsub.PubsubMessage], now: Now
-    ) -> None:
+    def append(self, run: RecordRun, messages: Iterable[pubsub.PubsubMessage], now: Now) -> None:
         """Append complete records, which have the next numbers and the next publish time.
 
         Args:
-            records: The records.
+            run: The records.
             messages: The same messages, decoded. Only subscriptions with a filter use them.
             now: The present time.
         """
-        self._last_publish_ms = records[-1].publish_ms
-        self.log.head_seq = records[-1].seq
+        self._last_publish_ms = run.publish_ms
+        self.log.head_seq = run.last
         observer, feed = self._observer, self.feed
-        self.log.append(records)
+        self.log.append(run)
         if feed is not None:
-            feed.keep(records)
+            feed.keep(run.records)
         filtered: list[tuple[str, Sequence[int]]] = []
         for name, subscription in self.subscriptions.items():
-            rejected = subscription.offer(records, messages, now)
+            rejected = subscription.offer(run, messages, now)
             if rejected:
                 filtered.append((name, rejected))
+        # A list of records costs its readers less than the run.
+        records = run.created or run
         observer.published(self.config.name, records)
         for name, seqs in filtered:
             observer.finished(name, seqs)

@@ -10,14 +10,14 @@ from copy import deepcopy
 
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.now import Now
-from pullstream_emulator.engine.record import Record
+from pullstream_emulator.engine.record import Record, RecordRun
 from pullstream_emulator.engine.settings import field_mask, resource_settings
 from pullstream_emulator.engine.settings.durations import seconds_of
 from pullstream_emulator.error_texts import exists
 from pullstream_protocol import errors, names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-from . import publish_limits
+from . import publish_columns, publish_limits
 from .registry import Registry, check_room, page, page_of_project
 from .topic import Topic
 
@@ -112,7 +112,7 @@ class Topics:
 
     def list(self, request: pubsub.ListTopicsRequest) -> pubsub.ListTopicsResponse:
         """Return one page of a project's topics."""
-        listed, token = page_of_project("topics", self._registry.topics, request)
+        listed, token = page_of_project(self._registry.topics, request)
         return pubsub.ListTopicsResponse(
             topics=[topic.config for topic in listed], next_page_token=token
         )
@@ -122,7 +122,7 @@ class Topics:
     ) -> pubsub.ListTopicSubscriptionsResponse:
         """Return one page of the names of the subscriptions that are attached to a topic."""
         attached = self._registry.topic(request.topic).subscriptions
-        listed, token = page(attached, request.page_size, request.page_token)
+        listed, token = page(attached.names_after, request.page_size, request.page_token)
         return pubsub.ListTopicSubscriptionsResponse(subscriptions=listed, next_page_token=token)
 
     def list_snapshots(
@@ -130,8 +130,8 @@ class Topics:
     ) -> pubsub.ListTopicSnapshotsResponse:
         """Return one page of the names of a topic's snapshots."""
         log = self._registry.topic(request.topic).log
-        of_topic = (name for name, s in self._registry.snapshots.items() if s.log is log)
-        listed, token = page(of_topic, request.page_size, request.page_token)
+        of_topic = self._registry.snapshots_of(log)
+        listed, token = page(of_topic.names_after, request.page_size, request.page_token)
         return pubsub.ListTopicSnapshotsResponse(snapshots=listed, next_page_token=token)
 
     def delete(self, name: str) -> None:
@@ -153,10 +153,9 @@ class Topics:
             orphan.topic = names.DELETED_TOPIC
             orphan.ClearField("topic_message_retention_duration")
             registry.configure(subscription, orphan)
-        for snapshot in registry.snapshots.values():
-            if snapshot.log is topic.log:
-                snapshot.config.topic = names.DELETED_TOPIC
-                registry.saved(snapshot)
+        for snapshot in registry.snapshots_of(topic.log).values():
+            snapshot.config.topic = names.DELETED_TOPIC
+            registry.saved(snapshot)
         registry.removed(topic)
 
     def forget_schema(self, name: str) -> None:
@@ -178,7 +177,17 @@ class Topics:
             validate: Used instead of the engine's function.
         """
         topic = self._registry.topic(request.topic)
-        size = publish_limits.check_publish(request)
+        size = publish_limits.check_request(request)
+        if not topic.config.HasField("schema_settings"):
+            columns = publish_columns.read(request)
+            if columns is not None:
+                if self._max_bytes is not None:
+                    self.check_room(size)
+                now = self._registry.now()
+                ids = topic.publish_columns(columns, request.messages, now)
+                self._watch_log(topic, now)
+                return ids
+        publish_limits.check_messages(request.messages)
         return self.append_checked(topic, request.messages, size, validate)
 
     def append_checked(
@@ -238,7 +247,7 @@ class Topics:
             messages: The same messages, decoded.
             now: The present time.
         """
-        topic.append(records, messages, now)
+        topic.append(RecordRun.of(records), messages, now)
         self._watch_log(topic, now)
 
     @property
