@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .ingest.report import IngestReport
     from .ingest.runner import run_ingest
     from .local.session_builder import local_session
+    from .receiver_processes.spark_job import receivers
 
 # Public name to module.
 _PLACES = {
@@ -32,11 +33,20 @@ _PLACES = {
     "IngestJob": "ingest.config",
     "IngestReport": "ingest.report",
     "local_session": "local.session_builder",
+    "receivers": "receiver_processes.spark_job",
     "register": "datasource.registration",
     "run_ingest": "ingest.runner",
 }
 
-__all__ = ["BatchRead", "IngestJob", "IngestReport", "local_session", "register", "run_ingest"]
+__all__ = [
+    "BatchRead",
+    "IngestJob",
+    "IngestReport",
+    "local_session",
+    "receivers",
+    "register",
+    "run_ingest",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any, NamedTuple
 
 from pullstream.rpc.endpoint import read_token
@@ -80,6 +81,12 @@ def choice(*allowed: str) -> Kind:
     """Return a kind that allows only the given words, in upper or lower case."""
     by_lower = {word.lower(): word for word in allowed}
     return Kind(" or ".join(allowed), lambda text: by_lower[text.strip().lower()])
+
+
+def one_of(values: type[Enum]) -> Kind:
+    """Return a kind that allows only the values of an Enum, which are words."""
+    form, parse = choice(*(one.value for one in values))
+    return Kind(form, lambda text: values(parse(text)))
 
 
 def read_options(kinds: Mapping[str, Kind], given: Mapping[str, str]) -> dict[str, Any]:

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pullstream_emulator import Emulator
+from tests.subscriber.spark.object_stores import azure, gcs, s3
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Fixtures.
+__all__ = ["azure", "gcs", "s3"]
 
 # PySpark needs Python 3.11. If it must be installed but is not, the imports fail with an error.
 if tuple(sys.version_info) < (3, 11) or (
@@ -45,14 +49,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def _plain_logs() -> Iterator[None]:
-    """Remove the loggers that pyspark makes for an error.
+    """Remove the loggers that pyspark makes, for an error or for Spark Connect.
 
     pytest adds its handler to each logger that does not propagate, and these give it a formatter
     that fails on some records of later tests.
     """
     yield
-    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        logging.Logger.manager.loggerDict.pop(name, None)
+    from pyspark.logger import PySparkLogger
+
+    known = logging.Logger.manager.loggerDict
+    for name in [name for name, one in known.items() if isinstance(one, PySparkLogger)]:
+        del known[name]
 
 
 @pytest.fixture
@@ -67,9 +74,22 @@ def spool(tmp_path: Path) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests that use Spark in one process when xdist distributes the suite."""
+    """Run the tests that use Spark in two processes when xdist distributes the suite.
+
+    One has the session. In the other one, tests start programs with Spark, for which they wait.
+    """
     here = Path(__file__).parent
-    without_spark = {here / "session", here / "spool", here / "rows"}
+    names = ("session", "protocol", "receiving", "receiver_processes", "tables")
+    without_spark = {here / name for name in names}
+    jobs = {
+        here / "tables" / "test_bucket_jobs.py",
+        here / "receiver_processes" / "test_spark_job.py",
+        here / "receiver_processes" / "test_spark_connect.py",
+    }
     for item in items:
-        if here in item.path.parents and without_spark.isdisjoint(item.path.parents):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        uses_spark = item.path in jobs or without_spark.isdisjoint(item.path.parents)
+        if here in item.path.parents and uses_spark:
+            has_session = "spark" in getattr(item, "fixturenames", ())
+            item.add_marker(
+                pytest.mark.xdist_group("spark" if has_session else "programs with Spark")
+            )

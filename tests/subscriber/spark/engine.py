@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-Offset = dict[str, int]
+Offset = dict[str, Any]
 
 
 class Killed(BaseException):
@@ -182,7 +182,7 @@ class Engine:
 
 def call(method: str, *args: Any) -> str:
     """Return a method and the numbers of its offsets as a line."""
-    numbers = [str(each["seq"]) for each in args if isinstance(each, dict)]
+    numbers = [str(each["plan"]) for each in args if isinstance(each, dict)]
     return " ".join([method, *numbers])
 
 

@@ -35,6 +35,22 @@ def source_workers() -> set[int]:
     }
 
 
+def receiver_programs(driver: int | None = None) -> set[int]:
+    """Return the processes of the receivers of a driver, by default this one."""
+    found = descendants(driver or os.getpid())
+    return {pid for pid in found if runs_with(pid, "receiver_processes.program")}
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process in seconds; 0 if it has ended."""
+    try:
+        # After the name, which may have any characters, in brackets.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def wait_until_gone(pids: Iterable[int], timeout: float = 20.0) -> bool:
     """Return whether processes, of any parent, end in time."""
     tick = threading.Event()

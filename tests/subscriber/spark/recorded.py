@@ -12,8 +12,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from pullstream.spark.datasource.options import StreamOptions
-from pullstream.spark.datasource.source import LocalPubSubDataSource
-from pullstream.spark.datasource.stream_reader import Offset, PubSubStreamReader
+from pullstream.spark.datasource.source import PubSubDataSource
+from pullstream.spark.datasource.source_reader import Offset
+from pullstream.spark.datasource.stream_reader import PubSubStreamReader
 
 from . import engine
 from .engine import call
@@ -31,7 +32,7 @@ class RecordedReader(PubSubStreamReader):
 
     def __init__(self, options: StreamOptions) -> None:
         super().__init__(options)
-        self._spool = options.settings.spool_dir
+        self._spool = Path(options.settings.spool_dir)
 
     def _note(self, name: str, *offsets: Offset) -> None:
         with calls_of(self._spool).open("a") as file:
@@ -68,7 +69,7 @@ class RecordedReader(PubSubStreamReader):
         return super().reportLatestOffset()
 
 
-class RecordedSource(LocalPubSubDataSource):
+class RecordedSource(PubSubDataSource):
     """The data source of `format("recorded")`."""
 
     @classmethod
@@ -93,7 +94,7 @@ def committed(checkpoint: Path) -> Offset:
     """Return the end offset of the last batch in the commit log, or at first the initial offset."""
     batches = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdigit()]
     if not batches:
-        return {"seq": 0}
+        return {"plan": 0, "chain": ""}
     lines = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()
     offset: Offset = json.loads(lines[-1])
     return offset

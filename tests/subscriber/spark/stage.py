@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from pullstream.spark import IngestReport
 
 Store = Callable[["DataFrame", int], None]
 
@@ -76,6 +80,36 @@ def publish(broker: Emulator, count: int, **message: Any) -> list[str]:
                 ],
             )
         ]
+
+
+Ingest = Callable[..., "IngestReport"]
+
+
+def ingest_into(folder: Path, spark: SparkSession, broker: Emulator, **defaults: Any) -> Ingest:
+    """Return a function that runs an ingestion job on the subscription.
+
+    Args:
+        folder: The folder of the table.
+        spark: The session.
+        broker: The broker with the subscription.
+        defaults: Arguments of the job. Arguments of the function replace them.
+    """
+    from pullstream.spark import IngestJob, run_ingest
+
+    # Some tests fail on purpose, and py4j would log these failures as well.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+    def run(
+        stop: threading.Event | None = None,
+        watch: Callable[[IngestReport], None] = lambda report: None,
+        **arguments: Any,
+    ) -> IngestReport:
+        options = {"endpoint": broker.endpoint, **QUICK, **arguments.pop("options", {})}
+        given = {"to": str(folder), **defaults, **arguments}
+        job = IngestJob(subscription=SUBSCRIPTION, options=options, **given)
+        return run_ingest(job, spark=spark, stop=stop, watch=watch)
+
+    return run
 
 
 class Stage:

@@ -6,9 +6,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pullstream.spark.session.final_acks import settle
-
-from .batch_journal import Journal
+from .batch_pull import BatchSpool
 from .options import READ, BatchOptions
 
 if TYPE_CHECKING:
@@ -42,7 +40,6 @@ class BatchRead:
     def __init__(self, **options: str | int | float | bool | Path) -> None:
         self._texts = {name: _text(value) for name, value in options.items()}
         self._options = BatchOptions.parse(self._texts, files_are_shared=True)
-        self._journal = Journal(self._options.settings)
 
     def load(self, spark: SparkSession) -> DataFrame:
         """Return the DataFrame. The messages are pulled when Spark first plans to read it."""
@@ -51,13 +48,13 @@ class BatchRead:
         register(spark)
         # Without the number, the DataFrame would continue with other rows after `ack`, and the next
         # `ack` would acknowledge those although they are not stored.
-        options = {**self._texts, READ: str(self._journal.content().next)}
+        options = {**self._texts, READ: str(self._spool().state().next)}
         return spark.read.format("pubsub").options(**options).load()
 
     @property
     def rows(self) -> int:
         """Number of rows that were pulled and are not acknowledged."""
-        return sum(segment.rows for segment in self._journal.content().pending)
+        return self._spool().state().rows
 
     @property
     def is_all(self) -> bool:
@@ -66,7 +63,7 @@ class BatchRead:
         False if it reached one of its limits (maxMessages, maxBytes or maxSeconds), so that there
         may be more, or if there was no read.
         """
-        return self._journal.content().is_all
+        return self._spool().state().is_all
 
     def ack(self) -> int:
         """Acknowledge the rows, because the caller has stored its results.
@@ -77,16 +74,10 @@ class BatchRead:
         Returns:
             Number of rows.
         """
-        with self._journal.locked():
-            read = self._journal.content()
-            if not read.pending:
-                return 0
-            end = read.pending[-1].seq
-            # The journal is written first, as the proof: after a kill in between, the next read
-            # completes the acknowledgement.
-            self._journal.write(read._replace(committed=end, pending=[], is_over=True))
-            settle(self._options.settings, end)
-        return sum(segment.rows for segment in read.pending)
+        return self._spool().ack()
+
+    def _spool(self) -> BatchSpool:
+        return BatchSpool(self._options.settings)
 
 
 def _text(value: Any) -> str:

@@ -7,6 +7,7 @@ and need not have pullstream installed. So each method imports the modules that 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,15 @@ if TYPE_CHECKING:
 
 
 class PubSubDataSource(DataSource):
-    """Reads a subscription and writes to a topic. The options are in docs/spark.md."""
+    """Reads a subscription and writes to a topic. The options are in docs/spark.md.
+
+    Attributes:
+        files_are_shared: Whether executors run on the driver's machine and see the spool's files.
+        cores: Number of cores for the tasks of a batch; 1: not known.
+    """
 
     files_are_shared = False
+    cores = 1
 
     @classmethod
     def name(cls) -> str:
@@ -42,44 +49,60 @@ class PubSubDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the message columns, and `subscription` if `includeSubscription` is true."""
-        from .options import check_names
+        from .options import check_options
+        from .table_options import given_to_table, with_options
 
-        # Errors that apply to streams and batch reads alike are raised by `load()` already.
-        check_names(self.options)
-        columns = (
-            StructType()
-            .add("message_id", StringType())
-            .add("data", BinaryType())
-            .add("attributes", MapType(StringType(), StringType()))
-            .add("ordering_key", StringType())
-            .add("publish_time", TimestampType())
-            .add("delivery_attempt", IntegerType())
-        )
-        included = self.options.get("includeSubscription", "false").strip().lower() == "true"
-        return columns.add("subscription", StringType()) if included else columns
+        of_table = given_to_table(self.options)
+        options = self.options if of_table is None else of_table
+        # `load()` and CREATE TABLE call this. They do not say whether the read is a stream.
+        check_options(options)
+        columns = message_columns(options)
+        return columns if of_table is None else with_options(columns, of_table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch DataFrame."""
         from .options import BatchOptions
         from .spark_batch_reader import PubSubBatchReader
+        from .table_options import read_options_of
 
-        options = BatchOptions.parse(self.options, files_are_shared=self.files_are_shared)
-        return PubSubBatchReader(options)
+        given = read_options_of(schema, self.options)
+        return PubSubBatchReader(
+            BatchOptions.parse(given, files_are_shared=self.files_are_shared, cores=self.cores)
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of a streaming query."""
         _find_py_files()
-        from pullstream.spark.pyspark_version import STREAMS, require_pyspark
+        from .refusing_reader import RefusingReader
 
-        require_pyspark(STREAMS, "readStream.format('pubsub')")
+        try:
+            return self._stream_reader(schema)
+        except Exception as error:
+            return RefusingReader(error)
+
+    def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
+        from pullstream.spark.pyspark_version import passes_start
+
         from .options import StreamOptions
-        from .stream_reader import PubSubStreamReader
+        from .table_options import read_options_of
 
-        options = StreamOptions.parse(self.options, files_are_shared=self.files_are_shared)
-        return PubSubStreamReader(options)
+        given = read_options_of(schema, self.options)
+        options = StreamOptions.parse(
+            given, files_are_shared=self.files_are_shared, cores=self.cores
+        )
+        if passes_start():
+            from .stream_reader import PubSubStreamReader
+
+            return PubSubStreamReader(options)
+        from .early_stream_reader import EarlyStreamReader
+
+        return EarlyStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer that publishes the rows of a batch DataFrame."""
+        from pullstream.spark.pyspark_version import SINK, require_pyspark
+
+        require_pyspark(SINK, "the sink")
         from pullstream.spark.sink.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
@@ -89,9 +112,27 @@ class PubSubDataSource(DataSource):
     ) -> DataSourceStreamWriter:
         """Return the writer that publishes the rows of a streaming query."""
         _find_py_files()
+        from pullstream.spark.pyspark_version import SINK, require_pyspark
+
+        require_pyspark(SINK, "the sink")
         from pullstream.spark.sink.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
+
+
+def message_columns(options: Mapping[str, str]) -> StructType:
+    """Return the message columns, and `subscription` if `includeSubscription` is true."""
+    columns = (
+        StructType()
+        .add("message_id", StringType())
+        .add("data", BinaryType())
+        .add("attributes", MapType(StringType(), StringType()))
+        .add("ordering_key", StringType())
+        .add("publish_time", TimestampType())
+        .add("delivery_attempt", IntegerType())
+    )
+    included = options.get("includeSubscription", "false").strip().lower() == "true"
+    return columns.add("subscription", StringType()) if included else columns
 
 
 def _find_py_files() -> None:
@@ -104,12 +145,6 @@ def _find_py_files() -> None:
         real = entry.parent.parent / entry.name
         if entry.parent.name == "streaming_job" and not entry.exists() and real.exists():
             sys.path.append(str(real))
-
-
-class LocalPubSubDataSource(PubSubDataSource):
-    """The data source if executors run on the driver's machine and see the spool's files."""
-
-    files_are_shared = True
 
 
 # The copy in PySpark has no type annotations.

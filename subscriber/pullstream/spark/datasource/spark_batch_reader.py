@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from .batch_journal import pull
+from .batch_pull import BatchSpool
 from .options import BatchOptions
 from .partition import PartitionReader
-from .planning import plan
+from .planning import plan, planned_rows
 
 
-class PubSubBatchReader(DataSourceReader):
-    """Created for each action that Spark plans on the DataFrame; see `BatchRead`.
-
-    It is pickled as the part that an executor needs.
-    """
+class PubSubBatchReader(PartitionReader, DataSourceReader):
+    """Created for each action that Spark plans on the DataFrame; see `BatchRead`."""
 
     def __init__(self, options: BatchOptions) -> None:
         self._options = options
 
-    def __reduce__(self) -> tuple[type[PartitionReader], tuple[()]]:
-        return PartitionReader, ()
-
     def partitions(self) -> Sequence[InputPartition]:
         """Return partitions of the last unacknowledged read, or else of newly pulled messages."""
-        return plan(pull(self._options), self._options.layout)
-
-    def read(self, partition: InputPartition) -> Any:
-        """Raise NotImplementedError: executors have a PartitionReader."""
-        raise NotImplementedError("rows are read by PartitionReader, the pickled form of this")
+        options = self._options
+        spool = BatchSpool(options.settings)
+        pulled = spool.pull(options.read)
+        if pulled is None:
+            return plan([], options.layout)
+        return plan(planned_rows(options.settings, pulled), options.layout)

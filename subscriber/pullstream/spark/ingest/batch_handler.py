@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-# Number of bad rows of a task whose reasons are counted. A pass over all of them would double the
-# cost of a bad batch.
+# Number of bad rows of a task whose reasons are counted, and of rows whose unknown fields are. A
+# pass over all of them would double the cost of a bad batch.
 _REASONS = 1000
+# Unknown fields that are kept, of a row and of the job, and the length of their names.
+_NAMES = 20
+_NAME_LENGTH = 100
 _EARLY = "_early"
 
 
@@ -70,6 +74,7 @@ class BatchHandler:
         self._lock = threading.Lock()
         self._totals = Totals()
         self._reasons: Counter[str] = Counter()
+        self._unknown: Counter[str] = Counter()
         self._under_way: int | None = None
         self._closed = False
         self.written: int | None = None
@@ -90,6 +95,15 @@ class BatchHandler:
         with self._lock:
             return Counter(self._reasons)
 
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        """Number of good rows by a field outside the schema, of the first 1,000 of each task.
+
+        Only the most frequent fields are kept.
+        """
+        with self._lock:
+            return Counter(self._unknown)
+
     def close(self) -> bool:
         """Start no more batches; return True if none is running."""
         with self._lock:
@@ -105,7 +119,7 @@ class BatchHandler:
             self._under_way = number
         try:
             name = self._name(number)
-            written = self._write(messages, name)
+            self._count(number, name, self._write(messages, name))
         except BaseException as error:
             # Spark converts the error to text; the job's thread raises the original.
             self.failure = error
@@ -114,6 +128,8 @@ class BatchHandler:
             self.phase = Phase.WAITING
             with self._lock:
                 self._under_way = None
+
+    def _count(self, number: int, name: BatchName, written: Totals) -> None:
         with self._lock:
             self.written = number
             self.offset = name.number
@@ -136,9 +152,8 @@ class BatchHandler:
         counted = Observation()
         # Spark does not move a condition across the counters, so it evaluates the columns of `read`
         # once for each row, and not again in the condition.
-        watched = self._decoding.read(messages, str(batch)).observe(
-            counted, *_counts(self._decoding)
-        )
+        read = self._decoding.read(messages, str(batch)).withColumn(_EARLY, _is_early())
+        watched = read.observe(counted, *_counts(self._decoding))
         good = self._target.write(self._decoding.good(watched), batch)
         numbers = counted.get
         if (
@@ -151,17 +166,36 @@ class BatchHandler:
         if not good.commit():
             # Another driver with the same batch was faster.
             return Totals(known=1)
+        names = Counter(name for row in json.loads(numbers.pop("unknown")) for name in row)
+        with self._lock:
+            self._unknown = Counter(dict((self._unknown + names).most_common(_NAMES)))
         return Totals(**numbers)
 
     def _write_bad(self, target: Target, rows: DataFrame, batch: BatchName) -> None:
         seen = Observation()
-        # The number of a row in its task: the upper bits of the id are the task's.
-        is_early = F.monotonically_increasing_id() % (1 << 33) < _REASONS
-        reasons = F.collect_list(F.when(F.col(_EARLY), F.col("reason"))).alias("reasons")
-        watched = rows.withColumn(_EARLY, is_early).observe(seen, reasons).drop(_EARLY)
+        reasons = F.collect_list(F.when(F.col(_EARLY), F.col("reason")))
+        told = F.to_json(reasons).alias("reasons")
+        watched = rows.withColumn(_EARLY, _is_early()).observe(seen, told).drop(_EARLY)
         target.write(watched, batch).commit()
         with self._lock:
-            self._reasons.update(seen.get["reasons"])
+            self._reasons.update(json.loads(seen.get["reasons"]))
+
+
+def _is_early() -> Column:
+    """Return whether a row is one of the first 1,000 of its task."""
+    # The number of a row in its task: the upper bits of the id are the task's.
+    return F.monotonically_increasing_id() % (1 << 33) < _REASONS
+
+
+def _names(unknown: Column | None) -> Column:
+    """Return the list of the unknown fields of early rows, a list for each row with some.
+
+    It is JSON, because PySpark 4.0 does not convert a list.
+    """
+    if unknown is None:
+        return F.lit("[]")
+    few = F.transform(F.slice(unknown, 1, _NAMES), lambda name: F.substring(name, 1, _NAME_LENGTH))
+    return F.to_json(F.collect_list(F.when(F.col(_EARLY) & (F.array_size(unknown) > 0), few)))
 
 
 def _counts(decoding: Decoding) -> list[Column]:
@@ -170,6 +204,7 @@ def _counts(decoding: Decoding) -> list[Column]:
         F.count(F.lit(1)).alias("rows"),
         F.coalesce(F.sum(F.length("data")), F.lit(0)).alias("bytes"),
         F.count_if(decoding.is_bad()).alias("bad"),
+        _names(decoding.unknown()).alias("unknown"),
         *(
             F.coalesce(F.sum(number), F.lit(0)).alias(name)
             for name, number in decoding.counts().items()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from pullstream.spark.tables.merge import DELETED, MergeColumns
+from pullstream.spark.tables.merge import DELETED, PUBLISHED, MergeColumns
 
 from .decoding import PREFIX, Decoding, JsonDecoding
 
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
 # Name of the message's publish time as an order.
 PUBLISH_TIME = "publish_time"
 
-_PUBLISHED, _MESSAGE_ID = f"{PREFIX}publish_time", f"{PREFIX}message_id"
+# To which PySpark writes errors of expressions.
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+_MESSAGE_ID = f"{PREFIX}message_id"
 
 _TIMES_AND_NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_integer,
@@ -49,14 +54,14 @@ def merge_columns(keys: Sequence[str], latest_by: str | None, schema: pa.Schema)
     own = [name for name in schema.names if not name.startswith(PREFIX) and name != DELETED]
     for name in keys:
         _check("merge_on", name, own, schema, _KEYS)
-    for name in (_PUBLISHED, _MESSAGE_ID):
+    for name in (PUBLISHED, _MESSAGE_ID):
         if name not in schema.names:
             raise ValueError(
                 f"merge_on needs the column {name!r}, which the rows do not have: of changes that "
                 "are equal in latest_by, the newer one is found by publish time and message id. "
                 "Write the columns of the message"
             )
-    order = [_PUBLISHED, _MESSAGE_ID]
+    order = [PUBLISHED, _MESSAGE_ID]
     if latest_by is not None and (latest_by in own or latest_by != PUBLISH_TIME):
         _check("latest_by", latest_by, own, schema, _TIMES_AND_NUMBERS)
         if latest_by in keys:
@@ -134,6 +139,15 @@ class Changes:
         """The columns that are never null, the key among them."""
         return self.decoding.required | {DELETED}
 
+    def columns(self, messages: StructType) -> StructType:
+        """Return the columns of the changes; see Decoding."""
+        deleted = StructField(DELETED, BooleanType())
+        return StructType([*self.decoding.columns(messages).fields, deleted])
+
+    def bad_columns(self, messages: StructType) -> StructType:
+        """Return the columns of the bad messages; see Decoding."""
+        return self.decoding.bad_columns(messages)
+
     def read(self, messages: DataFrame, batch: str) -> DataFrame:
         """Add the helper columns; see Decoding."""
         return self.decoding.read(messages, batch)
@@ -141,6 +155,10 @@ class Changes:
     def counts(self) -> Mapping[str, Column]:
         """Return the numbers of each row; see Decoding."""
         return self.decoding.counts()
+
+    def unknown(self) -> Column | None:
+        """Return the paths that the table leaves out; see Decoding."""
+        return self.decoding.unknown()
 
     def is_bad(self) -> Column:
         """Return the condition of bad rows; see Decoding."""
@@ -156,8 +174,9 @@ class Changes:
         if self.delete_when is None:
             return rows.withColumn(DELETED, F.lit(False))
         try:
-            condition = F.expr(self.delete_when)
-            kind = rows.select(condition.alias(DELETED)).schema[DELETED].dataType
+            with _without_log():
+                condition = F.expr(self.delete_when)
+                kind = rows.select(condition.alias(DELETED)).schema[DELETED].dataType
         except PySparkException as error:
             raise _no_condition(self.delete_when, str(error).strip().splitlines()[0]) from error
         if not isinstance(kind, BooleanType):
@@ -167,6 +186,20 @@ class Changes:
     def bad(self, read: DataFrame) -> DataFrame:
         """Return the bad messages; see Decoding."""
         return self.decoding.bad(read)
+
+
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """Let PySpark not print errors of expressions, which are raised, to stderr as JSON."""
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [one.disabled for one in loggers]
+    try:
+        for one in loggers:
+            one.disabled = True
+        yield
+    finally:
+        for one, was_disabled in zip(loggers, before, strict=True):
+            one.disabled = was_disabled
 
 
 def _no_condition(text: str, reason: str) -> ValueError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -11,7 +11,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from pullstream.spark.datasource.source import PubSubDataSource
+from pullstream.spark.datasource.source import message_columns
+from pullstream.spark.pyspark_version import passes_start
 
 from .config import IngestJob
 from .decoding import Decoding
@@ -28,9 +29,6 @@ def table_schema(session: SparkSession, job: IngestJob, decoding: Decoding) -> S
         session: The Spark session.
         job: The configuration.
         decoding: Decoding of the messages.
-
-    Raises:
-        ValueError: An option is unknown.
     """
     return decoding.good(decoding.read(_messages(session, job), "")).schema
 
@@ -41,8 +39,12 @@ def bad_schema(session: SparkSession, job: IngestJob, decoding: Decoding) -> Str
 
 
 def _messages(session: SparkSession, job: IngestJob) -> DataFrame:
-    schema = PubSubDataSource(CaseInsensitiveDict(job.options)).schema()
-    return session.createDataFrame([], schema)
+    return session.createDataFrame([], message_schema(job))
+
+
+def message_schema(job: IngestJob) -> StructType:
+    """Return the columns of the source."""
+    return message_columns(CaseInsensitiveDict(job.options))
 
 
 def arrow_schema(schema: StructType, required: Collection[str]) -> pa.Schema:
@@ -56,7 +58,9 @@ def arrow_schema(schema: StructType, required: Collection[str]) -> pa.Schema:
         ValueError: A column has a type that tables do not have.
     """
     try:
-        columns = to_arrow_schema(schema, timezone="UTC")
+        # The argument is new in 4.2. Before, UTC was the only zone.
+        zone: Any = {"timezone": "UTC"} if passes_start() else {}
+        columns = to_arrow_schema(schema, **zone)
     except PySparkException as error:
         raise ValueError(f"the schema has a type that tables do not have: {error}") from None
     return pa.schema([field.with_nullable(field.name not in required) for field in columns])

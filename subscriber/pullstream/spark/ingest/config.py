@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath, PurePosixPath
 from posixpath import normpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import unquote, urlparse
+from zoneinfo import ZoneInfo
 
+from pullstream.runtime.validation import require_positive
+from pullstream.spark.datasource.options import NOTES, PROOF, SECRET
+from pullstream.spark.receiver_processes.options import with_defaults
+from pullstream.spark.spool_store import spool_store
+from pullstream.spark.stores import Bucket, LocalFolder, scheme_of
 from pullstream.spark.tables.file_table import FileTable
 from pullstream.spark.tables.merge import MergeColumns
 from pullstream.spark.tables.partitions import PartitionExpression, partition_fields
 from pullstream.spark.tables.table import MergingTable
 
 from .changes import Changes, merge_columns
+from .ddl import columns_of
 from .decoding import PREFIX, Decoding, JsonDecoding, TextDecoding, Undecoded
 from .jdbc_target import POSTGRESQL, JdbcTarget
 from .merging_target import MergingTarget
+from .state import SPOOL_PLACE, spool_in
 from .targets import FILE_FORMATS, FORMATS, LAKE_FORMATS, TableTarget, Target
 
 if TYPE_CHECKING:
@@ -33,11 +42,18 @@ _JDBC_FORMAT = "jdbc"
 _ICEBERG = "iceberg"
 _STATE = "_state"
 
+# Other names, such as localtime, have another meaning in Java or none.
+_REGION = re.compile(r"(?:Africa|America|Asia|Atlantic|Australia|Europe|Indian|Pacific)/[\w/-]+")
+_OFFSET = re.compile(r"[+-](?:0\d|1[0-7]):[0-5]\d", re.ASCII)
+
 _LONGEST_RANGE = 10_000 * 365.25 * 86_400
+
+# The beginnings of the names that are settings of one kind of object store.
+_STORAGE_NAMES = {"s3": ("aws_",), "gs": ("google_",), "az": ("azure_",)}
 
 # Options of the source that the user may not set, with the reason.
 _FIXED = {
-    "spooldir": "the spool is in the folder `state`",
+    "spooldir": "it is the argument `spool` of the job",
     "subscription": "it is an argument of the job",
 }
 
@@ -62,8 +78,8 @@ class IngestJob:
             documentation. Default: a SQLite file `catalog.db` beside a folder on this machine.
         evolve: "add" lets the job add columns to a Delta or Iceberg table, and widen types of an
             Iceberg table (INT to BIGINT, FLOAT to DOUBLE). Default: other columns are refused.
-        storage: Settings of the object store, such as `aws_region`; see obstore's documentation.
-            Default: the environment of each machine.
+        storage: Settings of the object stores of `to` and `spool`, such as `aws_region`; see
+            obstore's documentation. Default: the environment of each machine.
         available_now: End when all messages that were in the subscription at the start are written.
         every: Seconds from the start of a batch to the start of the next. Default: no pause.
         partition_by: What divides the rows into folders: columns, `day(COLUMN)`, `hour(COLUMN)`
@@ -93,8 +109,13 @@ class IngestJob:
             table's name with `_deadletter`.
         state: Folder on the driver's disk for the data with which a restarted job continues.
             Default: `_state` in the folder `to`, if that is on this machine.
+        spool: Folder of the messages of unfinished batches, or its URL in an object store
+            (`s3://`, `gs://`, `az://`). Default: `spool` in the folder `state`.
+        receivers: Number of receivers that run as tasks of Spark. Each one needs a core, and the
+            query one more. Default: one receiver in the process of the source.
         options: Further options of the source, described in docs/spark.md, except `subscription`
-            and `spoolDir`, which the job sets.
+            and `spoolDir`, which the job sets. `receivers` is `outside` with programs of
+            `pullstream receive`.
 
     Raises:
         ValueError: A value is invalid, or excludes another one.
@@ -117,6 +138,8 @@ class IngestJob:
     metadata: bool = True
     bad_to: str | None = None
     state: Path | str | None = None
+    spool: str | None = None
+    receivers: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     catalog: Mapping[str, str] | None = field(default=None, repr=False)
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -131,7 +154,7 @@ class IngestJob:
         if is_database != (self.format == "jdbc"):
             raise ValueError(
                 f"to is {self.to!r} and format is {self.format!r}; to must be the URL of a "
-                "database, jdbc:..., if the format is jdbc, and only then"
+                "database, jdbc:..., for the format jdbc, and only for it"
             )
         if is_database and not self.table:
             raise ValueError("table is missing; it must be the name of a table in the database")
@@ -139,6 +162,8 @@ class IngestJob:
             raise ValueError(
                 f"table is {self.table!r}, but only the formats jdbc and iceberg have a table"
             )
+        if self.receivers is not None:
+            require_positive("receivers", self.receivers)
         self._check_lake()
         self._check_partitions(is_database)
         self._check_form()
@@ -152,6 +177,52 @@ class IngestJob:
         for name in self.options:
             if name.lower() in _FIXED:
                 raise ValueError(f"option {name!r} is not allowed: {_FIXED[name.lower()]}")
+            if name.lower() == "receivers" and self.receivers is not None:
+                raise ValueError(
+                    "receivers and the option 'receivers' exclude each other: the first starts "
+                    "receivers as tasks, and with 'outside' the second expects other programs"
+                )
+
+    @property
+    def modules_of_tasks(self) -> list[str]:
+        """The modules that the tasks of this job import."""
+        buckets = any(one.transform == "bucket" for one in self.expressions)
+        in_store = self.format != _JDBC_FORMAT and _folder_here(self.to) is None
+        return [
+            "pyarrow",
+            *(["obstore"] if in_store or scheme_of(self.spool or "") in _STORAGE_NAMES else []),
+            *(["pyiceberg"] if buckets else []),
+            *(["pullstream", "grpc"] if self.receivers is not None else []),
+        ]
+
+    def spool_store(self) -> LocalFolder | Bucket:
+        """Return the spool.
+
+        Raises:
+            ValueError: The URL or a setting of the store cannot be used.
+        """
+        if self.spool is None:
+            return spool_in(self.state_folder)
+        return spool_store(self.spool, self.storage_of(self.spool), "spool")
+
+    def storage_of(self, place: str) -> dict[str, str]:
+        """Return the settings of the store of a place, of which another place may have others."""
+        kind = scheme_of(place)
+        if kind not in _STORAGE_NAMES:
+            return {}
+        kinds = {scheme_of(one) for one in (self.to, self.spool or "")} - {kind}
+        others = tuple(name for one in kinds for name in _STORAGE_NAMES.get(one or "", ()))
+        return {name: text for name, text in self.storage.items() if not name.startswith(others)}
+
+    def source_options(self) -> dict[str, str]:
+        """Return the options of the source, which the receivers share."""
+        spool = self.spool or str(spool_in(self.state_folder).folder)
+        storage = {f"{SECRET}{name}": text for name, text in self.storage_of(spool).items()}
+        given = {**self.options, **storage, "subscription": self.subscription, "spoolDir": spool}
+        if storage or isinstance(self.spool_store(), Bucket):
+            given[NOTES] = str(self.state_folder.absolute())
+        given[PROOF] = "table"
+        return given if self.receivers is None else {**with_defaults(given), "receivers": "outside"}
 
     def _check_lake(self) -> None:
         if self.evolve not in (None, "add"):
@@ -168,13 +239,17 @@ class IngestJob:
         if self.format == _ICEBERG and self.catalog is None and _folder_here(self.to) is None:
             raise ValueError(
                 f"catalog is missing; an Iceberg table in {self.to!r} needs one, such as "
-                "{'type': 'rest', 'uri': 'https://...'}. Only a folder on this machine has a "
-                "default, a SQLite file beside it"
+                "catalog={'type': 'rest', 'uri': 'https://...'}; only a folder on this machine has "
+                "a default, a SQLite file beside it"
             )
-        if self.storage and _folder_here(self.to) is not None:
+        if self.spool is not None:
+            self.spool_store()
+        is_used = {scheme_of(self.to), scheme_of(self.spool or "")} & _STORAGE_NAMES.keys()
+        if self.storage and not is_used:
+            spool = "" if self.spool is None else f", and spool is {self.spool!r}"
             raise ValueError(
-                f"storage is given, but to is {self.to!r}, a folder; only the URL of an object "
-                "store (s3://, gs://, az://) has settings"
+                f"storage is given, but to is {self.to!r}, a folder{spool}; only the URL of an "
+                "object store (s3://, gs://, az://) has settings"
             )
 
     def _check_partitions(self, is_database: bool) -> None:
@@ -189,7 +264,9 @@ class IngestJob:
 
     def _check_form(self) -> None:
         if self.available_now and self.every is not None:
-            raise ValueError("available_now and every exclude each other; give only one of them")
+            raise ValueError(
+                "`available_now` and `every` exclude each other; give only one of them"
+            )
         if self.every is not None and not 0 < self.every < float("inf"):
             raise ValueError(f"every is {self.every!r}; it must be more than 0 seconds")
         if self.state is None and _folder_here(self.to) is None:
@@ -204,14 +281,15 @@ class IngestJob:
         if self.decode == "text" and self.schema is not None:
             raise ValueError(
                 "schema is given, but decode is 'text', which makes the one column text; leave "
-                "schema out, or use decode='json'"
+                "`schema` out, or give decode='json'"
             )
         if self.decode != "text" and (self.decode is None) != (self.schema is None):
             raise ValueError(
-                "decode and schema go together: decode='json', schema='id BIGINT, name STRING'"
+                "`decode` and `schema` go together: give decode='json' and "
+                "schema='id BIGINT, name STRING'"
             )
         if self.bad_to is not None and self.decode is None:
-            raise ValueError("bad_to is only used together with decode; give that too")
+            raise ValueError("bad_to is only used together with `decode`; give that too")
         if not self.metadata and self.decode is None:
             raise ValueError(
                 "metadata is False, but decode is missing; without decoding, a row is the message "
@@ -238,7 +316,7 @@ class IngestJob:
         if self.schema is None:
             raise ValueError(
                 "merge_on is given, but decode is missing; the key is made of columns of the data: "
-                "give decode='json' and schema"
+                "give decode='json' and `schema`"
             )
         if not self.metadata:
             raise ValueError(
@@ -307,6 +385,7 @@ class IngestJob:
             # Rows that were written in another order would be replaced wrongly.
             "merge_on": ", ".join(self.merge_on),
             "latest_by": self.latest_by or "",
+            SPOOL_PLACE: self.spool or "",
         }
 
     @property
@@ -330,17 +409,37 @@ class IngestJob:
         Raises:
             ValueError: `schema` is not a schema, or `time_zone` is unknown.
         """
-        if self.decode == "text":
-            return TextDecoding(self.metadata)
         if self.schema is None:
-            return Undecoded()
-        decoding = JsonDecoding.from_ddl(
-            self.schema,
-            time_zone=self.time_zone,
-            metadata=self.metadata,
-            event_range=self.event_range,
-            event_columns=self._event_columns,
-        )
+            return self._plain_decoding
+        return self._json_decoding(JsonDecoding.from_ddl(self.schema, **self._form))
+
+    def early_decoding(self) -> Decoding | None:
+        """Return the decoding without Spark; None if only Spark can read `schema` or `time_zone`.
+
+        Raises:
+            ValueError: A column name in `schema` is reserved or repeated.
+        """
+        if self.schema is None:
+            return self._plain_decoding
+        schema = columns_of(self.schema)
+        if schema is None or not _is_zone(self.time_zone):
+            return None
+        return self._json_decoding(JsonDecoding.of(schema, **self._form))
+
+    @property
+    def _plain_decoding(self) -> Decoding:
+        return Undecoded() if self.decode is None else TextDecoding(self.metadata)
+
+    @property
+    def _form(self) -> _Form:
+        return {
+            "time_zone": self.time_zone,
+            "metadata": self.metadata,
+            "event_range": self.event_range,
+            "event_columns": self._event_columns,
+        }
+
+    def _json_decoding(self, decoding: JsonDecoding) -> Decoding:
         return Changes.of(decoding, self.merge_on, self.delete_when) if self.merge_on else decoding
 
     def target(self, schema: pa.Schema) -> Target:
@@ -361,7 +460,18 @@ class IngestJob:
         if self.format == _JDBC_FORMAT:
             return self._jdbc(self._bad_table)
         name = None if self.table is None else f"{self.table}_{BAD}"
-        return self._in_folder(self.bad_to or f"{self.to.rstrip('/')}-{BAD}", name, schema, ())
+        return self._in_folder(self._bad_folder, name, schema, ())
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Paths or URLs of the tables, good and bad; none in a database."""
+        if self.format == _JDBC_FORMAT:
+            return ()
+        return (self.to,) if self.decode is None else (self.to, self._bad_folder)
+
+    @property
+    def _bad_folder(self) -> str:
+        return self.bad_to or f"{self.to.rstrip('/')}-{BAD}"
 
     @property
     def _event_columns(self) -> tuple[str, ...]:
@@ -394,18 +504,27 @@ class IngestJob:
             case "delta":
                 from pullstream.spark.tables.delta import DeltaLakeTable
 
-                table: MergingTable = DeltaLakeTable(path, fields, self.storage, may_add=may_add)
+                table: MergingTable = DeltaLakeTable(
+                    path, fields, self.storage_of(path), may_add=may_add
+                )
             case "iceberg":
                 from pullstream.spark.tables.iceberg import IcebergTable
 
                 table = IcebergTable(
-                    path, fields, self.storage, self.catalog, name, may_add=may_add
+                    path, fields, self.storage_of(path), self.catalog, name, may_add=may_add
                 )
             case "json":
-                return TableTarget(FileTable(path, fields, self.storage, is_json=True), fields)
+                return TableTarget(
+                    FileTable(path, fields, self.storage_of(path), is_json=True), fields
+                )
             case _:
-                return TableTarget(FileTable(path, fields, self.storage))
+                return TableTarget(FileTable(path, fields, self.storage_of(path)))
         return TableTarget(table) if columns is None else MergingTarget(table, columns)
+
+    @property
+    def place(self) -> str:
+        """Description of the table for users, without secrets."""
+        return self._jdbc(self.table).place if self.format == _JDBC_FORMAT else self.to
 
     @property
     def _table(self) -> str:
@@ -414,6 +533,30 @@ class IngestJob:
             # Written to disk, so without secrets: the URL of a database may contain a password.
             return self._jdbc(self.table).place
         return str(_folder_here(self.to) or self.to.rstrip("/"))
+
+
+def _is_region(text: str) -> bool:
+    if not _REGION.fullmatch(text):
+        return False
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
+
+
+class _Form(TypedDict):
+    """The arguments of a JsonDecoding, without its schema."""
+
+    time_zone: str
+    metadata: bool
+    event_range: float | None
+    event_columns: tuple[str, ...]
+
+
+def _is_zone(text: str) -> bool:
+    """Return whether this is a time zone without doubt. Spark knows each of these, and more."""
+    return text == "UTC" or bool(_OFFSET.fullmatch(text)) or _is_region(text)
 
 
 def _folder_here(path: str) -> Path | None:

@@ -11,9 +11,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
+    ArrayType,
     DataType,
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
     MapType,
     StringType,
     StructField,
@@ -24,16 +27,23 @@ from pyspark.sql.types import (
 from pullstream.spark.local.session_builder import local_session
 
 from .json_values import (
+    FLOATING,
     STRICT,
     TEXT_DECIMALS,
     TEXT_NUMBERS,
     any_of,
+    at,
     converted,
     has_comma,
     is_cut,
+    is_infinite,
     is_lost,
+    names_outside,
+    paths,
     places,
     replaced,
+    unfit_values,
+    wanted_at,
 )
 
 # Prefix of the message columns (message_id and others) if the data makes columns too.
@@ -46,7 +56,8 @@ _CORRUPT = "_corrupt_record"
 # Columns of `read` that do not reach a table. They begin with "_", as no message column does.
 _TEXT, _WHOLE, _UNKNOWN = "_text", "_whole", "_unknown"
 _FIRST, _SECOND, _DECIMALS = "_first", "_second", "_decimals"
-_NUMBERS, _VALUE, _BAD, _GIVEN = "_numbers", "_value", "_bad", "_given"
+_NUMBERS, _VALUE, _BAD = "_numbers", "_value", "_bad"
+_GIVEN, _ANY = "_given", "_any"
 
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -61,6 +72,16 @@ class Decoding(Protocol):
     def required(self) -> frozenset[str]:
         """Names of the columns that are never null in the rows of `good` and of `bad`."""
 
+    def columns(self, messages: StructType) -> StructType:
+        """Return the columns of the rows of `good`, without Spark.
+
+        Args:
+            messages: The columns of the source.
+        """
+
+    def bad_columns(self, messages: StructType) -> StructType:
+        """Return the columns of the rows of `bad`, without Spark."""
+
     def read(self, messages: DataFrame, batch: str) -> DataFrame:
         """Return `messages` with the columns that the other methods need.
 
@@ -74,6 +95,9 @@ class Decoding(Protocol):
 
     def counts(self) -> Mapping[str, Column]:
         """Return numbers of each row of `read`, by the fields of `Totals` that have their sums."""
+
+    def unknown(self) -> Column | None:
+        """Return the paths of a row's fields that the table leaves out; None: there are none."""
 
     def good(self, read: DataFrame) -> DataFrame:
         """Return the table rows of the messages that can be decoded."""
@@ -90,6 +114,14 @@ class Undecoded:
         """Every message has an id and a publish time."""
         return frozenset(_ALWAYS)
 
+    def columns(self, messages: StructType) -> StructType:
+        """Return the columns of the source."""
+        return messages
+
+    def bad_columns(self, messages: StructType) -> StructType:
+        """Return the columns of the source, and the reason."""
+        return StructType([*messages.fields, StructField(_REASON, StringType())])
+
     def read(self, messages: DataFrame, batch: str) -> DataFrame:
         """Return the messages as they are."""
         return messages
@@ -101,6 +133,10 @@ class Undecoded:
     def counts(self) -> Mapping[str, Column]:
         """Return nothing: there is nothing to count."""
         return {}
+
+    def unknown(self) -> Column | None:
+        """Return None: nothing is left out."""
+        return None
 
     def good(self, read: DataFrame) -> DataFrame:
         """Return all messages unchanged."""
@@ -126,6 +162,15 @@ class TextDecoding:
         """The text, and the columns of every message."""
         return frozenset(("text", *_OF_EVERY_MESSAGE))
 
+    def columns(self, messages: StructType) -> StructType:
+        """Return the text, followed by the columns of `_own`."""
+        text = StructField("text", StringType())
+        return StructType([text, *_own_fields(messages, self.metadata)])
+
+    def bad_columns(self, messages: StructType) -> StructType:
+        """Return the columns of `_with_reason`."""
+        return _fields_with_reason(messages)
+
     def read(self, messages: DataFrame, batch: str) -> DataFrame:
         """Add the batch, and the data as text."""
         text = F.col(_DATA).cast("string")
@@ -138,6 +183,10 @@ class TextDecoding:
     def counts(self) -> Mapping[str, Column]:
         """Return nothing: there is nothing to count."""
         return {}
+
+    def unknown(self) -> Column | None:
+        """Return None: nothing is left out."""
+        return None
 
     def good(self, read: DataFrame) -> DataFrame:
         """Return the text, followed by the prefixed message columns except `data`."""
@@ -205,6 +254,31 @@ class JsonDecoding:
             raise _no_schema(ddl, str(error).strip().splitlines()[0]) from error
         if not isinstance(schema, StructType) or not schema.fields:
             raise _no_schema(ddl, "there are no columns")
+        decoding = cls.of(
+            schema,
+            time_zone=time_zone,
+            metadata=metadata,
+            event_range=event_range,
+            event_columns=event_columns,
+        )
+        _check_zone(time_zone)
+        return decoding
+
+    @classmethod
+    def of(
+        cls,
+        schema: StructType,
+        *,
+        time_zone: str = "UTC",
+        metadata: bool = True,
+        event_range: float | None = None,
+        event_columns: Sequence[str] = (),
+    ) -> JsonDecoding:
+        """Return the decoding by a parsed schema; see `from_ddl`, which also checks the time zone.
+
+        Raises:
+            ValueError: A column name is reserved or repeated.
+        """
         for name in schema.fieldNames():
             if name.lower().startswith(PREFIX) or name.lower() == _CORRUPT:
                 raise ValueError(
@@ -218,7 +292,6 @@ class JsonDecoding:
                     f"schema has the column {name!r} more than once (case does not matter); "
                     "remove all but one"
                 )
-        _check_zone(time_zone)
         known = tuple(name for name in event_columns if name in schema.fieldNames())
         return cls(schema, time_zone, metadata, event_range, known)
 
@@ -226,6 +299,16 @@ class JsonDecoding:
     def required(self) -> frozenset[str]:
         """The columns that the schema declares as NOT NULL, and those of every message."""
         return frozenset((*(field.name for field in self._required()), *_OF_EVERY_MESSAGE))
+
+    def columns(self, messages: StructType) -> StructType:
+        """Return the fields, followed by the columns of `_own`."""
+        # The parts of a value may be null, as in every object that Spark parses.
+        own = _own_fields(messages, self.metadata)
+        return StructType([*self.schema.toNullable().fields, *own])
+
+    def bad_columns(self, messages: StructType) -> StructType:
+        """Return the columns of `_with_reason`."""
+        return _fields_with_reason(messages)
 
     def read(self, messages: DataFrame, batch: str) -> DataFrame:
         """Add the batch, the parsed object, and the columns of the other methods."""
@@ -249,13 +332,12 @@ class JsonDecoding:
         # The second reading takes numbers as texts. It costs time, and few senders need it.
         lenient = replaced(strict, TEXT_NUMBERS)
         decimals = replaced(strict, TEXT_DECIMALS)
-        names = F.array(*map(F.lit, self.schema.fieldNames()))
         missing = any_of([self._value(field.name).isNull() for field in self._required()])
         return [
             {_TEXT: F.ltrim(F.col(_DATA).cast("string"), F.lit(_BYTE_ORDER_MARK))},
             {
                 _WHOLE: _is_one_value(),
-                _UNKNOWN: F.array_size(F.array_except(F.json_object_keys(_TEXT), names)),
+                _UNKNOWN: names_outside(F.col(_TEXT), self.schema),
                 _FIRST: _parsed(strict),
             },
             {
@@ -280,21 +362,42 @@ class JsonDecoding:
     @cached_property
     def _fits(self) -> Column:
         """The condition that the data is an object whose values have the types of the schema."""
-        lenient, decimals = (replaced(self._strict, one) for one in (TEXT_NUMBERS, TEXT_DECIMALS))
-        numbers, value = F.col(_NUMBERS), F.col(_VALUE)
-        lost = [
-            *places(_object(_SECOND), numbers, lenient, self._strict, is_lost),
-            *places(_object(_DECIMALS), numbers, decimals, self._strict, has_comma),
-            *places(numbers, value, self._strict, self.schema, is_lost),
-        ]
         fits = (
             F.is_valid_utf8(_TEXT)
             & F.col(_WHOLE)
-            & value.isNotNull()
+            & F.col(_VALUE).isNotNull()
             & (_is_parsed(_FIRST) | _is_parsed(_SECOND))
-            & ~any_of(lost)
+            & ~any_of(self._lost((), self.schema))
         )
         return F.coalesce(fits, F.lit(False))
+
+    def _lost(self, path: tuple[str, ...], kind: DataType) -> list[Column]:
+        """Return the conditions that a part of the value at a path does not fit its type."""
+        strict = replaced(kind, STRICT)
+        lenient, decimals = (replaced(strict, one) for one in (TEXT_NUMBERS, TEXT_DECIMALS))
+        first, numbers, value = (
+            at(_object(_FIRST), path),
+            at(F.col(_NUMBERS), path),
+            at(F.col(_VALUE), path),
+        )
+        return [
+            # The first reading refuses texts for numbers: infinity is a number out of range.
+            *places(first, first, strict, replaced(strict, FLOATING), is_infinite),
+            *places(at(_object(_SECOND), path), numbers, lenient, strict, is_lost),
+            *places(at(_object(_DECIMALS), path), numbers, decimals, strict, has_comma),
+            *places(numbers, value, strict, kind, is_lost),
+        ]
+
+    def _unfit(self, path: tuple[str, ...], kind: DataType) -> Column:
+        """Return the path and its type if the value may not fit; else null."""
+        value, wanted = at(F.col(_VALUE), path), wanted_at(path, kind)
+        match kind:
+            case StructType():
+                return wanted
+            case ArrayType() | MapType() | DecimalType() | FloatType() | DoubleType():
+                return F.when(value.isNull() | any_of(self._lost(path, kind)), wanted)
+            case _:
+                return F.when(value.isNull(), wanted)
 
     def is_bad(self) -> Column:
         """Return the condition that the data is malformed or does not fit the schema."""
@@ -308,9 +411,13 @@ class JsonDecoding:
     def _counts(self) -> dict[str, Column]:
         cut = places(F.col(_NUMBERS), F.col(_VALUE), self._strict, self.schema, is_cut)
         return {
-            "unknown_fields": F.when(~self.is_bad(), F.col(_UNKNOWN)),
+            "unknown_fields": F.when(~self.is_bad(), F.array_size(_UNKNOWN)),
             "cut_times": F.when(~self.is_bad(), any_of(cut).cast("int")),
         }
+
+    def unknown(self) -> Column | None:
+        """Return the paths of the fields outside the schema, of good messages."""
+        return F.when(~self.is_bad(), F.col(_UNKNOWN))
 
     def good(self, read: DataFrame) -> DataFrame:
         """Return the fields as columns, followed by the prefixed message columns except `data`."""
@@ -328,7 +435,8 @@ class JsonDecoding:
         """
         rows = read.where(self.is_bad())
         # Parsed once for each row, and not once for each field.
-        rows = rows.withColumn(_GIVEN, F.from_json(_TEXT, MapType(StringType(), StringType())))
+        parsed = {_GIVEN: F.try_parse_json(_TEXT), _ANY: _parsed(StringType())}
+        rows = rows.withColumns(parsed)
         return _with_reason(rows, self._reason)
 
     @cached_property
@@ -336,16 +444,10 @@ class JsonDecoding:
         missing = _listed(
             F.when(self._value(field.name).isNull(), field.name) for field in self._required()
         )
-        unfit = _listed(
-            F.when(
-                F.col(_GIVEN).getItem(field.name).isNotNull()
-                & (self._value(field.name).isNull() | _has_comma(field)),
-                f"{field.name} {field.dataType.simpleString()}",
-            )
-            for field in self.schema.fields
-        )
+        values = [self._unfit(path, kind) for path, kind in paths(self.schema)]
+        unfit = unfit_values(F.col(_GIVEN), values)
         is_object = F.startswith(F.ltrim(F.col(_TEXT)), F.lit("{"))
-        is_whole = F.col(_WHOLE) & F.json_object_keys(_in_object()).isNotNull()
+        is_whole = F.col(_WHOLE) & _is_parsed(_ANY)
         days = f"more than {(self.event_range or 0) / 86_400:g} days from the publish time: "
         return (
             F.when(F.coalesce(F.length(_DATA), F.lit(0)) == 0, "empty")
@@ -353,7 +455,7 @@ class JsonDecoding:
             .when(~is_whole, "not one JSON value")
             .when(~is_object, "not a JSON object")
             .when(unfit != "", F.concat(F.lit("does not fit: "), unfit))
-            .when(~self._fits, "a nested value does not fit the schema")
+            .when(~self._fits, "a value does not fit the schema")
             .when(missing != "", F.concat(F.lit("missing: "), missing))
             .otherwise(F.concat(F.lit(days), _listed(self._far)))
         )
@@ -397,6 +499,25 @@ def _own(read: DataFrame, metadata: bool) -> list[Column]:
     return [F.col(name).alias(PREFIX + name) for name in names] if metadata else []
 
 
+def _own_fields(messages: StructType, metadata: bool) -> list[StructField]:
+    """Return the columns of `_own`."""
+    fields = [field for field in _prefixed(messages) if field.name != _DATA]
+    return fields if metadata else []
+
+
+def _fields_with_reason(messages: StructType) -> StructType:
+    return StructType([*_prefixed(messages), StructField(_REASON, StringType())])
+
+
+def _prefixed(messages: StructType) -> list[StructField]:
+    """Return the columns of `_with_reason` without the reason."""
+    fields = [*messages.fields, StructField(_BATCH, StringType())]
+    return [
+        StructField(field.name if field.name == _DATA else PREFIX + field.name, field.dataType)
+        for field in fields
+    ]
+
+
 def _with_reason(read: DataFrame, reason: Column) -> DataFrame:
     """Return the data, the message's own columns and the batch, prefixed, and the reason."""
     own = [
@@ -413,6 +534,16 @@ def _with_reason(read: DataFrame, reason: Column) -> DataFrame:
 # object, but not both, so the value is read inside both.
 
 
+_OPTIONS = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": _CORRUPT,
+    # The other deviations from JSON that Spark knows are off by default.
+    "allowSingleQuotes": "false",
+    # "Infinity" is then read as a text only, so that it differs from 1e400.
+    "allowNonNumericNumbers": "false",
+}
+
+
 def _is_one_value() -> Column:
     in_array = F.concat(F.lit("["), F.col(_TEXT), F.lit("]"))
     return F.coalesce(F.json_array_length(in_array) == 1, F.lit(False))
@@ -425,18 +556,11 @@ def _in_object() -> Column:
 def _parsed(schema: DataType) -> Column:
     """Return a struct with the object, and the text if something in it does not fit."""
     columns = [StructField("", schema), StructField(_CORRUPT, StringType())]
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return F.from_json(_in_object(), StructType(columns), options)
+    return F.from_json(_in_object(), StructType(columns), _OPTIONS)
 
 
 def _object(parsed: str) -> Column:
     return F.col(parsed).getField("")
-
-
-def _has_comma(field: StructField) -> Column:
-    if not isinstance(field.dataType, DecimalType):
-        return F.lit(False)
-    return F.coalesce(F.contains(_object(_DECIMALS).getField(field.name), F.lit(",")), F.lit(False))
 
 
 def _is_parsed(parsed: str) -> Column:

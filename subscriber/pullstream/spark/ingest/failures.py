@@ -27,7 +27,7 @@ def failure_of(error: BaseException, failure: BaseException | None) -> IngestErr
     reason = reason_of(failure or error)
     if failure is None and SLOW_START in str(error):
         text = (
-            f"the job failed: {reason}. The Python process of the source needs more than the 10 s "
+            f"the job failed: {reason}. A Python process of the query needs more than the 10 s "
             "that Spark waits; nothing was read. Give the driver more processor time"
         )
         return ingest_error(text, FailureCause.SPARK)

@@ -103,8 +103,14 @@ class JdbcTarget:
         )
         return mine.isdisjoint(others)
 
-    def open(self, spark: SparkSession, schema: pa.Schema) -> None:
+    @property
+    def needs_spark(self) -> bool:
+        """True: Java has the driver of the database."""
+        return True
+
+    def open(self, spark: SparkSession | None, schema: pa.Schema) -> None:
         """Connect to the database, and create the table of batches if it does not exist."""
+        assert spark is not None, "see needs_spark"
         if not self._exists(spark, self._batches):
             self._run(
                 spark,
@@ -114,8 +120,9 @@ class JdbcTarget:
         if self._exists(spark, self.table):
             self._make_unique(spark)
 
-    def newest(self, spark: SparkSession, source: str) -> int:
+    def newest(self, spark: SparkSession | None, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
+        assert spark is not None, "see needs_spark"
         found = self._first(spark, f"SELECT newest FROM {self._batches} WHERE source = '{source}'")
         return -1 if found is None else int(found)
 
@@ -136,13 +143,19 @@ class JdbcTarget:
 
     def stage(self, rows: DataFrame, staging: str) -> None:
         """Write rows to a staging table, and create the table if it does not exist."""
+        spark = rows.sparkSession
         flat = rows.select(*(_flat(rows, name) for name in rows.columns))
         anew = F.xxhash64(F.reflect(F.lit("java.util.UUID"), F.lit("randomUUID")))
         numbered = flat.select("*", F.monotonically_increasing_id().alias(_ROW), anew.alias(_COPY))
         self._write(numbered, staging, "overwrite")
+        if self.columns is not None and not self._exists(spark, self.table):
+            # In one transaction: a run may be killed here, and other writers may insert rows.
+            quoted = self._dialect(spark).quoteIdentifier
+            self._run(spark, *table_statements(self.table, staging, self.columns.keys, quoted))
+            return
         # Without rows: Spark knows the database's types and creates the table.
         self._write(flat.limit(0), self.table, "append")
-        self._make_unique(spark=rows.sparkSession)
+        self._make_unique(spark)
 
     def take_in(
         self, spark: SparkSession, columns: Sequence[str], staging: str, batch: BatchName
@@ -191,7 +204,7 @@ class JdbcTarget:
             return
         quoted = self._dialect(spark).quoteIdentifier
         keys = ", ".join(quoted(name) for name in self.columns.keys)
-        index = f"CREATE UNIQUE INDEX ON {self.table} ({keys})"
+        index = _index_statement(self.table, self.columns.keys, quoted)
         try:
             # PostgreSQL looks for the index when it plans the statement.
             self._first(
@@ -298,6 +311,28 @@ class JdbcTarget:
         except Py4JJavaError:
             return False
         return True
+
+
+def table_statements(
+    table: str, staging: str, keys: Sequence[str], quoted: Callable[[str], str]
+) -> list[str]:
+    """Return PostgreSQL's statements that make a table of changes, with an index on its key.
+
+    Args:
+        table: The table.
+        staging: A staging table of its rows.
+        keys: The columns of the key.
+        quoted: Quotes a name.
+    """
+    return [
+        f"CREATE TABLE {table} (LIKE {staging})",
+        f"ALTER TABLE {table} DROP COLUMN {quoted(_ROW)}, DROP COLUMN {quoted(_COPY)}",
+        _index_statement(table, keys, quoted),
+    ]
+
+
+def _index_statement(table: str, keys: Sequence[str], quoted: Callable[[str], str]) -> str:
+    return f"CREATE UNIQUE INDEX ON {table} ({', '.join(map(quoted, keys))})"
 
 
 def merge_statement(

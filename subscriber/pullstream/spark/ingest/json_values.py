@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
@@ -25,6 +26,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+# The names from the object to a field in it, and the field's type.
+Path = tuple[tuple[str, ...], DataType]
+
 # A condition on a value, the converted value and the converted type. None: it is always false.
 Test = Callable[[Column, Column, DataType], Column | None]
 
@@ -43,6 +47,7 @@ TEXT_NUMBERS: Mapping[type[DataType], DataType] = dict.fromkeys(
     (ShortType, IntegerType, LongType, FloatType, DoubleType), StringType()
 )
 TEXT_DECIMALS: Mapping[type[DataType], DataType] = {DecimalType: StringType()}
+FLOATING: Mapping[type[DataType], DataType] = dict.fromkeys((FloatType, DoubleType), StringType())
 
 _DAY = r"\d{4}-\d\d-\d\d"
 _LOCAL = rf"{_DAY}[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?"
@@ -115,9 +120,9 @@ def _parsed(value: Column, want: DataType, time_zone: str) -> Column:
         case DateType():
             text = F.when(_is(value, _DAY), value)
         case FloatType() | DoubleType():
-            # Spark reads the number 1e400 as a text with quotes: "Infinity".
-            text = F.translate(value, '"', "")
-            text = F.when(_is(text, _DOUBLE), text)
+            # Spark reads the number 1e400 as a text with quotes, "Infinity", which is not matched.
+            number = F.when(_is(value, _DOUBLE), value).try_cast(want)
+            return F.when(~_is_infinite(number) | F.endswith(value, F.lit("Infinity")), number)
         case ShortType() | IntegerType() | LongType():
             text = F.when(_is(value, _INTEGER), value)
         case _:
@@ -125,8 +130,115 @@ def _parsed(value: Column, want: DataType, time_zone: str) -> Column:
     return text.try_cast(want)
 
 
+def _is_infinite(number: Column) -> Column:
+    return F.abs(number) == F.lit(math.inf)
+
+
 def _is(text: Column, pattern: str) -> Column:
     return F.rlike(text, F.lit(rf"\A(?:{pattern})\z"))
+
+
+def paths(kind: StructType, above: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Yield the path and the type of each field, also of those in objects."""
+    for field in kind.fields:
+        path = (*above, field.name)
+        yield path, field.dataType
+        if isinstance(field.dataType, StructType):
+            yield from paths(field.dataType, path)
+
+
+def json_path(path: Sequence[str]) -> str:
+    """Return a path as `get_json_object` takes it. No name may have an apostrophe."""
+    return "$" + "".join(f"['{name}']" for name in path)
+
+
+def at(value: Column, path: Sequence[str]) -> Column:
+    """Return the part of a struct at a path."""
+    for name in path:
+        value = value.getField(name)
+    return value
+
+
+_OBJECT = "struct"
+# Around the type of a given value in Spark's words, until these are replaced.
+_BEGIN, _END = "\u0001", "\u0002"
+_INTEGER_TYPE = "(?<= (?:tinyint|smallint|int|bigint) )"
+_FLOATING_TYPE = "(?<= (?:float|double) )"
+_DECIMAL_TYPE = r"(?<= decimal\(\d{1,2},\d{1,2}\) )"
+_ANY_NUMBER = rf"{_BEGIN}(?:BIGINT|DECIMAL|DOUBLE)[^{_END}]*{_END}"
+_WORDS = {
+    # A number of 19 digits or more does not fit an integer. A smaller decimal is 1.5, or 1.0.
+    rf"{_INTEGER_TYPE}{_BEGIN}(?:BIGINT|DECIMAL\((?:19|[23]\d),0\)){_END}": (
+        "(given: number out of range)"
+    ),
+    rf"{_INTEGER_TYPE}{_BEGIN}DECIMAL[^{_END}]*{_END}": "(given: number with a fraction)",
+    rf"{_FLOATING_TYPE}{_ANY_NUMBER}": "(given: number out of range)",
+    rf"{_DECIMAL_TYPE}{_ANY_NUMBER}": "(given: number with too many digits)",
+    rf"{_BEGIN}((?:ARRAY<)*[A-Z]+)[^{_END}]*{_END}": "(given: $1)",
+    r"(?<=given: )((?:ARRAY<)*)ARRAY<(?:VARIANT|VOID)\)": "$1ARRAY)",
+    r"(?<=given: )((?:ARRAY<)*)(?:BIGINT|DECIMAL|DOUBLE|FLOAT)\)": "$1number)",
+    r"(?<=given: )((?:ARRAY<)*)STRING\)": "$1string)",
+    r"(?<=given: )((?:ARRAY<)*)BOOLEAN\)": "$1boolean)",
+    r"(?<=given: )((?:ARRAY<)*)OBJECT\)": "$1object)",
+    r"(?<=given: )((?:ARRAY<)*)ARRAY\)": "$1array)",
+    r"ARRAY<(?=(?:ARRAY<)*(?:number|string|boolean|object|array)\))": "array of ",
+}
+
+
+def wanted_at(path: Sequence[str], kind: DataType) -> Column:
+    """Return a path and the wanted type there, for `unfit_values`."""
+    wanted = _OBJECT if isinstance(kind, StructType) else kind.simpleString()
+    steps = "".join(f"['{name}']" if '"' in name else f'["{name}"]' for name in path)
+    return F.lit(f"{'.'.join(path)} {wanted}{_BEGIN}${steps}")
+
+
+def unfit_values(given: Column, wanted: Sequence[Column]) -> Column:
+    """Return a text with the paths, the wanted types and the given types of values.
+
+    Values that are missing, or null, are left out, and so are objects where one is wanted.
+
+    Args:
+        given: The JSON object as a variant.
+        wanted: Results of `wanted_at`, or null.
+    """
+
+    # One function for all columns: an expression for each of hundreds would take Spark minutes.
+    def described(one: Column) -> Column:
+        want, path = (F.split_part(one, F.lit(_BEGIN), F.lit(part)) for part in (1, 2))
+        kind = F.schema_of_variant(F.try_variant_get(given, path, "variant"))
+        is_object = F.endswith(want, F.lit(f" {_OBJECT}")) & F.startswith(kind, F.lit("OBJECT"))
+        text = F.concat(want, F.lit(f" {_BEGIN}"), kind, F.lit(_END))
+        return F.when((kind != "VOID") & ~is_object, text)
+
+    # An array of two or more texts has the type of texts also if there is none.
+    found = F.array_compact(F.array(F.lit(None).cast("string"), *wanted))
+    text = F.array_join(F.transform(found, described), ", ")
+    for pattern, words in _WORDS.items():
+        text = F.regexp_replace(text, pattern, words)
+    return text
+
+
+def names_outside(text: Column, schema: StructType) -> Column:
+    """Return the paths of the fields of a JSON object that a schema does not name.
+
+    Arrays and maps are not looked into, nor are objects whose name has an apostrophe.
+    """
+    found = [_outside(text, schema, "")]
+    for path, kind in paths(schema):
+        if isinstance(kind, StructType) and not any("'" in name for name in path):
+            inside = F.get_json_object(text, json_path(path))
+            found.append(_outside(inside, kind, "".join(f"{name}." for name in path)))
+    return F.concat(*found)
+
+
+def _outside(text: Column, schema: StructType, prefix: str) -> Column:
+    known = F.array(*map(F.lit, schema.fieldNames())).cast("array<string>")
+    names = F.coalesce(F.array_except(F.json_object_keys(text), known), _no_names())
+    return F.transform(names, lambda name: F.concat(F.lit(prefix), name)) if prefix else names
+
+
+def _no_names() -> Column:
+    return F.array().cast("array<string>")
 
 
 def places(value: Column, made: Column, have: DataType, want: DataType, test: Test) -> list[Column]:
@@ -182,6 +294,11 @@ def is_cut(value: Column, made: Column, want: DataType) -> Column | None:
 def has_comma(value: Column, made: Column, want: DataType) -> Column:
     """Return whether a text has a comma. A test for `places`."""
     return F.contains(value, F.lit(","))
+
+
+def is_infinite(value: Column, made: Column, want: DataType) -> Column:
+    """Return whether a number is infinite. A test for `places`."""
+    return _is_infinite(value)
 
 
 def any_of(conditions: Sequence[Column]) -> Column:

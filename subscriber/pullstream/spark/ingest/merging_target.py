@@ -63,12 +63,17 @@ class MergingTarget:
         """Empty: the column `_deleted` is in the rows that the target gets."""
         return ()
 
-    def open(self, spark: SparkSession, schema: pa.Schema) -> None:
+    @property
+    def needs_spark(self) -> bool:
+        """False: the driver itself reaches the files."""
+        return False
+
+    def open(self, spark: SparkSession | None, schema: pa.Schema) -> None:
         """Open the table; see Target."""
         self._table.open(schema)
         self._table.check_replaceable()
 
-    def newest(self, spark: SparkSession, source: str) -> int:
+    def newest(self, spark: SparkSession | None, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
         return self._table.newest(source)
 

@@ -49,7 +49,11 @@ class Target(Protocol):
     def reserved(self) -> tuple[str, ...]:
         """Lower-case names of the columns that the target adds; rows must not have them."""
 
-    def open(self, spark: SparkSession, schema: pa.Schema) -> None:
+    @property
+    def needs_spark(self) -> bool:
+        """Whether `open` and `newest` need a session."""
+
+    def open(self, spark: SparkSession | None, schema: pa.Schema) -> None:
         """Open the target, and create it if it does not exist.
 
         Args:
@@ -60,7 +64,7 @@ class Target(Protocol):
             IngestError: The target cannot take such rows.
         """
 
-    def newest(self, spark: SparkSession, source: str) -> int:
+    def newest(self, spark: SparkSession | None, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
 
     def write(self, rows: DataFrame, batch: BatchName) -> Written:
@@ -95,14 +99,19 @@ class TableTarget:
         """Empty: the names that partitioning adds are checked with the expressions."""
         return ()
 
-    def open(self, spark: SparkSession, schema: pa.Schema) -> None:
+    @property
+    def needs_spark(self) -> bool:
+        """False: the driver itself reaches the files."""
+        return False
+
+    def open(self, spark: SparkSession | None, schema: pa.Schema) -> None:
         """Open the table; see Target."""
         if self._is_json:
             columns = [schema.field(name) for name in self._json_columns]
             schema = pa.schema([*columns, pa.field(_LINE, pa.string())])
         self._table.open(schema)
 
-    def newest(self, spark: SparkSession, source: str) -> int:
+    def newest(self, spark: SparkSession | None, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
         return self._table.newest(source)
 

@@ -1,4 +1,4 @@
-"""Reasons of Spark's errors, which contain whole traces of Java and Python."""
+"""Reasons of Spark's errors, which contain whole traces of Java and Python, or a whole RPC."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ _RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(: .*)?")
 _HANDLING = "During handling of the above exception"
 _QUERY = "=== Streaming Query ==="
 _CAUSED_BY = "Caused by: "
+# The error of a client of Spark Connect whose server does not answer.
+_RPC = re.compile(r'status = StatusCode\.(\w+)\s+details = "(.*)"')
 # Lines after a message: a frame of a Java trace, the number of left out frames, Spark's SQLSTATE.
 _AFTER = re.compile(r"\tat .*|\s*\.\.\. \d+ (?:more|common frames omitted)|(?:\s*SQLSTATE: \w{5})+")
 
@@ -25,7 +27,7 @@ def reason_of(error: BaseException) -> str:
     because the remedy is often not in the first one.
     """
     text = str(error)
-    found = _of_python(text) or _of_java(text)
+    found = _of_python(text) or _of_java(text) or _of_rpc(text)
     if found is None and isinstance(error, Py4JJavaError):
         found = _root_message(error)
     return found or _message(text.splitlines()) or repr(error)
@@ -49,6 +51,11 @@ def _of_java(text: str) -> str | None:
         return None
     first, *others = lines[causes[-1] :]
     return _message([first.strip().removeprefix(_CAUSED_BY), *others])
+
+
+def _of_rpc(text: str) -> str | None:
+    found = _RPC.search(text)
+    return None if found is None else f"{found[1]}: {found[2]}"
 
 
 def _root_message(error: Py4JJavaError) -> str:

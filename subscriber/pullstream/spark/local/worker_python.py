@@ -13,7 +13,7 @@ from pathlib import Path
 from . import source_process, worker_daemon
 from .cached_program import cache_folder, write_program
 
-_VARIABLE = "PYSPARK_PYTHON"
+PYTHON = "PYSPARK_PYTHON"
 _DAEMON = "pullstream_worker_daemon"
 _SOURCE = "pullstream_source_process"
 _PROGRAM = """\
@@ -23,6 +23,10 @@ _PROGRAM = """\
 if [ "$*" = "-m {runner}" ]; then
     # With the module's name as an argument, so that it stays in the list of processes.
     set -- -m {source} {runner}
+elif [ "$1 $2" = "-m pyspark.daemon" ]; then
+    # For the questions about a data source, Spark ignores the setting of the daemon.
+    shift 2
+    set -- -m {daemon} "$@"
 fi
 PYTHONPATH={packages}${{PYTHONPATH:+:$PYTHONPATH}} exec {python} "$@"
 """
@@ -38,9 +42,9 @@ def worker_settings() -> dict[str, str]:
         program = _program()
     except OSError:
         # A cache that cannot be written costs a second for each worker.
-        os.environ.setdefault(_VARIABLE, sys.executable)
+        os.environ.setdefault(PYTHON, sys.executable)
         return {}
-    if os.environ.setdefault(_VARIABLE, program) != program:
+    if os.environ.setdefault(PYTHON, program) != program:
         return {}
     return {"spark.python.daemon.module": _DAEMON}
 
@@ -67,6 +71,7 @@ def _program() -> str:
     text = _PROGRAM.format(
         runner=source_process.RUNNER,
         source=_SOURCE,
+        daemon=_DAEMON,
         packages=shlex.quote(str(packages)),
         python=shlex.quote(sys.executable),
     )

@@ -73,7 +73,10 @@ class SinkOptions:
 def _full_name(topic: str | None, project: str | None) -> str:
     form = "projects/P/topics/T, or T alone with the option 'project'"
     if topic is None:
-        raise ValueError(f"option 'topic' is missing; the sink needs {form}")
+        raise ValueError(
+            f"option 'topic' is missing; the sink needs {form}. A table of SQL cannot be a sink, "
+            "because Spark loses its OPTIONS: use the write.format('pubsub') of a DataFrame"
+        )
     if "/" in topic:
         full = topic
     else:

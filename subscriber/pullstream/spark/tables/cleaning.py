@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .data_files import StoredFile
+from pullstream.spark.stores import StoredFile
 
 if TYPE_CHECKING:
-    from .data_files import Bucket, LocalFolder
+    from pullstream.spark.stores import Bucket, LocalFolder
 
 # A reader of an old version, and a batch that is being written, may take this long. In seconds.
 LEAST_AGE = 24 * 3600.0
@@ -22,8 +22,9 @@ _CLOCK = "_pullstream_clock-"
 # Folders of the table itself, although their names begin with `_`.
 _LOGS = ("_delta_log/", "_batches/")
 
-# What a killed task or driver leaves on a disk; see LocalFolder.
-_TEMPORARY = re.compile(r"\..+\.tmp")
+# Names of files that a killed task or driver leaves on a disk; see LocalFolder. The second one is
+# deltalake's.
+_TEMPORARY = re.compile(r"\..+\.tmp|.+\.(json|parquet)#\d+")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,9 @@ _GROUP_SIZE = 64 << 20
 # commits twice in a second must leave room for it.
 MOST_FILES = 500
 
+# How often a commit is tried while a job is faster. Rows are not written again for that.
+COMMITS = 20
+
 # How often files are tried when other writers change the files that are being rewritten.
 TRIES = 3
 
@@ -37,18 +40,24 @@ class Compacted:
     """What `compact` has done.
 
     Attributes:
-        removed: Number of files that new files have replaced.
+        removed: Number of files that were replaced.
         added: Number of new files. A file that was replaced in turn counts twice.
         tries: How many tries a commit took at most; 0 without a commit.
+        dropped: Number of rows of deleted keys that are in no new file.
     """
 
     removed: int = 0
     added: int = 0
     tries: int = 0
+    dropped: int = 0
 
-    def plus(self, removed: int, tries: int) -> Compacted:
-        """Return the sum of this and of one more new file."""
-        return Compacted(self.removed + removed, self.added + 1, max(self.tries, tries))
+    def __add__(self, other: Compacted) -> Compacted:
+        return Compacted(
+            self.removed + other.removed,
+            self.added + other.added,
+            max(self.tries, other.tries),
+            self.dropped + other.dropped,
+        )
 
 
 def is_small(size: int, target_size: int) -> bool:
@@ -68,24 +77,34 @@ def bins(
         size_of: Returns the size of a file in bytes.
         target_size: Size of the new files in bytes.
     """
-    found: list[list[_File]] = [[]]
-    room = target_size
+    small = [file for file in files if is_small(size_of(file), target_size)]
+    return [some for some in groups(small, size_of, target_size) if len(some) > 1]
+
+
+def groups(
+    files: Sequence[_File], size_of: Callable[[_File], int], target_size: int
+) -> list[list[_File]]:
+    """Return the files that become one file each; their order stays. See `bins`."""
+    found: list[list[_File]] = []
+    room = 0
     for file in files:
         size = size_of(file)
-        if not is_small(size, target_size):
-            continue
-        if size > room or len(found[-1]) == MOST_FILES:
+        if not found or size > room or len(found[-1]) == MOST_FILES:
             found.append([])
             room = target_size
         found[-1].append(file)
         room -= size
-    return [some for some in found if len(some) > 1]
+    return found
 
 
-def replaced(files: Sequence[_File], old: Sequence[_File], new: _File) -> list[_File]:
-    """Return the files with a new one in place of others, where the first of these was."""
+def replaced(files: Sequence[_File], old: Sequence[_File], new: _File | None) -> list[_File]:
+    """Return the files with a new one in place of others, where the first of these was.
+
+    None: there is no new one.
+    """
     gone = set(old)
-    return [new if file == old[0] else file for file in files if file == old[0] or file not in gone]
+    kept = [new if file == old[0] else file for file in files if file == old[0] or file not in gone]
+    return [file for file in kept if file is not None]
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, target: Path) -> int:

@@ -1,27 +1,26 @@
 """Data files of a batch: executors write them, and return a description of each.
 
 This module is pickled by value: an executor needs pyspark and pyarrow, but not pullstream. So no
-function here may refer to another module of pullstream.
+function here may refer to another module of pullstream, except `stores`.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import cloudpickle
+
+from pullstream.spark import stores
+from pullstream.spark.stores import store_of
 
 # Hive's name for the folder of rows without a value, which all readers know.
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -304,219 +303,6 @@ def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.select(schema.names).cast(schema)
 
 
-# ---- stores --------------------------------------------------------------------------------------
-
-
-class StoredFile(NamedTuple):
-    """A file of a store.
-
-    Attributes:
-        path: Path relative to the store's folder.
-        size: Size in bytes.
-        modified: When it was written, by the clock of the store, in seconds since 1970.
-    """
-
-    path: str
-    size: int
-    modified: float
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition("/")[2]
-
-
-class LocalFolder:
-    """A folder on this machine. Each change is durable when the method returns."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @property
-    def folder(self) -> Path:
-        """The folder."""
-        return self._folder
-
-    def put(self, path: str, data: bytes) -> None:
-        """Create a file. Readers never see part of it."""
-        self._replace(path, io.BytesIO(data))
-
-    def create(self, path: str, data: bytes) -> bool:
-        """Create a file unless it exists; return whether it was created."""
-        target = self._folder / path
-        # Two writers may create the file at the same time.
-        temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}.tmp")
-        self._write(temporary, io.BytesIO(data))
-        try:
-            os.link(temporary, target)
-        except FileExistsError:
-            return False
-        finally:
-            temporary.unlink()
-        _sync(target.parent)
-        return True
-
-    def get(self, path: str) -> bytes | None:
-        """Return a file's content, or None if it does not exist."""
-        try:
-            return (self._folder / path).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def size(self, path: str) -> int | None:
-        """Return a file's size in bytes, or None if it does not exist."""
-        try:
-            return (self._folder / path).stat().st_size
-        except FileNotFoundError:
-            return None
-
-    def open(self, path: str) -> pa.NativeFile:
-        """Open a file to read parts of it."""
-        return pa.OSFile(str(self._folder / path))
-
-    def list(self, prefix: str = "") -> Iterator[str]:
-        """Return the paths of the files below a folder, without an order."""
-        for folder, _, names in os.walk(self._folder / prefix):
-            inside = os.path.relpath(folder, self._folder)
-            for name in names:
-                yield name if inside == "." else f"{inside}/{name}"
-
-    def files(self, prefix: str = "") -> Iterator[StoredFile]:
-        """Return the files below a folder, without an order."""
-        for path in self.list(prefix):
-            # A file may be deleted meanwhile.
-            with suppress(FileNotFoundError):
-                status = (self._folder / path).stat()
-                yield StoredFile(path, status.st_size, status.st_mtime)
-
-    def modified(self, path: str) -> float:
-        """Return when a file was written, by the clock of the store."""
-        return (self._folder / path).stat().st_mtime
-
-    def upload(self, path: str, source: Path) -> None:
-        """Create a file from a file on this machine, without reading all of it into memory."""
-        with source.open("rb") as content:
-            self._replace(path, content)
-
-    def delete(self, path: str) -> None:
-        """Delete a file, if it exists."""
-        (self._folder / path).unlink(missing_ok=True)
-
-    def _replace(self, path: str, content: BinaryIO) -> None:
-        target = self._folder / path
-        temporary = target.with_name(f".{target.name}.tmp")
-        self._write(temporary, content)
-        temporary.replace(target)
-        _sync(target.parent)
-
-    def _write(self, target: Path, content: BinaryIO) -> None:
-        """Write a file, and its content to the disk."""
-        self._make(target.parent)
-        with target.open("wb") as file:
-            shutil.copyfileobj(content, file, 1 << 20)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _make(self, folder: Path) -> None:
-        """Create a folder and its parents, durably."""
-        missing = []
-        while not folder.exists():
-            missing.append(folder)
-            folder = folder.parent
-        for one in reversed(missing):
-            one.mkdir(exist_ok=True)
-            _sync(one.parent)
-
-
-class Bucket:
-    """A folder in an object store, by obstore."""
-
-    def __init__(self, url: str, options: Mapping[str, str]) -> None:
-        from obstore.store import from_url
-
-        config: Any = {name: text for name, text in options.items() if "allow_http" not in name}
-        client: Any = {"allow_http": "true"} if len(config) < len(options) else None
-        try:
-            self._store = from_url(url, config=config or None, client_options=client)
-        except BaseException as error:
-            if type(error).__name__ != "PanicException":
-                raise
-            # obstore ends with this error, which is not an Exception, if it does not know a name.
-            raise ValueError(
-                f"storage has {', '.join(sorted(options))}; one of these names is unknown to the "
-                f"store of {url} ({error})"
-            ) from None
-
-    def put(self, path: str, data: bytes) -> None:
-        """Create a file. Readers never see part of it."""
-        self._store.put(path, data)
-
-    def create(self, path: str, data: bytes) -> bool:
-        """Create a file unless it exists; return whether it was created."""
-        from obstore.exceptions import AlreadyExistsError
-
-        try:
-            self._store.put(path, data, mode="create", use_multipart=False)
-        except AlreadyExistsError:
-            return False
-        return True
-
-    def get(self, path: str) -> bytes | None:
-        """Return a file's content, or None if it does not exist."""
-        try:
-            return bytes(self._store.get(path).bytes())
-        except FileNotFoundError:
-            return None
-
-    def open(self, path: str) -> pa.NativeFile:
-        """Fetch a file to read parts of it. Few requests are faster than few bytes."""
-        return pa.BufferReader(pa.py_buffer(self._store.get(path).bytes()))
-
-    def list(self, prefix: str = "") -> Iterator[str]:
-        """Return the paths of the files below a folder, without an order."""
-        for some in self._store.list(prefix or None):
-            for one in some:
-                yield one["path"]
-
-    def files(self, prefix: str = "") -> Iterator[StoredFile]:
-        """Return the files below a folder, without an order."""
-        for some in self._store.list(prefix or None):
-            for one in some:
-                yield StoredFile(one["path"], one["size"], one["last_modified"].timestamp())
-
-    def modified(self, path: str) -> float:
-        """Return when a file was written, by the clock of the store."""
-        return self._store.head(path)["last_modified"].timestamp()
-
-    def upload(self, path: str, source: Path) -> None:
-        """Create a file from a file on this machine, without reading all of it into memory."""
-        self._store.put(path, source)
-
-    def delete(self, path: str) -> None:
-        """Delete a file, if it exists."""
-        with suppress(FileNotFoundError):
-            self._store.delete(path)
-
-
-def store_of(folder: str, options: Mapping[str, str] | None = None) -> LocalFolder | Bucket:
-    """Return the store of a folder, which is a path, a `file:` URL or a URL of an object store."""
-    if folder.startswith("file:"):
-        from urllib.parse import unquote, urlparse
-
-        return LocalFolder(Path(unquote(urlparse(folder).path)))
-    if ":" in folder.partition("/")[0]:
-        return Bucket(folder, options or {})
-    return LocalFolder(Path(folder))
-
-
-def _sync(folder: Path) -> None:
-    """Sync a folder: a new file name is durable only after its folder is synced."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-# The copy in PySpark has no type annotations.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+for _module in (stores, sys.modules[__name__]):
+    # The copy in PySpark has no type annotations.
+    cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from pullstream.spark.errors import IngestError
+from pullstream.spark.store_errors import store_cause
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .batch import BatchName
 from .columns import ColumnCheck
 from .data_files import FilesToWrite, PartitionField, WrittenFile, text_of
+from .delta_files import KnownFiles, added_action, removed_action
 from .delta_log import DeltaLog
 from .partitions import with_values
 from .table import until_committed
-from .touched_files import KeyRanges, KnownFile, TouchedFiles, comparable
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+from .touched_files import KeyRanges, KnownFile, TouchedFiles
 
 # Features with which our files are right as they are. Any other one may need more of a writer than
 # to add files.
@@ -37,12 +33,7 @@ _LARGEST_WRITER_VERSION = 2
 
 # After this time the table is loaded again, in seconds. `pullstream clean` deletes parts of the log
 # after a day at the earliest.
-_STATE_AGE = 3600.0
-
-# Columns with statistics, and the longest text in them, as Delta's own writers have it.
-_STATISTICS_COLUMNS = 32
-_STATISTICS_TEXT = 32
-_LAST_CHARACTER = "\U0010ffff"
+STATE_AGE = 3600.0
 
 
 class DeltaLakeTable:
@@ -92,9 +83,13 @@ class DeltaLakeTable:
                     self._folder, schema, partition_by=columns, storage_options=self._options
                 )
             except (DeltaError, OSError) as error:
-                raise IngestError(f"cannot create a Delta table in {self.place}: {error}") from None
+                raise IngestError(
+                    f"cannot create a Delta table in {self.place}: {store_cause(error)}"
+                ) from None
         except (DeltaError, OSError) as error:
-            raise IngestError(f"cannot open the Delta table {self.place}: {error}") from None
+            raise IngestError(
+                f"cannot open the Delta table {self.place}: {store_cause(error)}"
+            ) from None
         self._use(self._table)
         until_committed(lambda: self._try_to_add(schema), self.place)
 
@@ -123,11 +118,7 @@ class DeltaLakeTable:
     def check_replaceable(self) -> None:
         """Check that files may be removed; see MergingTable."""
         assert self._table is not None, "call open first"
-        if self._table.metadata().configuration.get("delta.appendOnly") == "true":
-            raise IngestError(
-                f"the Delta table {self.place} has the property delta.appendOnly, and upserts "
-                "replace rows; remove the property, or write to another table"
-            )
+        check_removable(self._table, self.place)
 
     def touched(self, keys: KeyRanges) -> TouchedFiles:
         """Load the table and find files; see MergingTable."""
@@ -135,7 +126,7 @@ class DeltaLakeTable:
         # which files have deleted rows.
         table = self._load()
         actions = pa.table(table.get_add_actions())
-        known = _KnownFiles(actions, keys.names, self._partition_by, self.place)
+        known = KnownFiles(actions, keys.names, self._partition_by, self.place)
         return TouchedFiles(table.version(), [one for one in known if keys.may_be_in(one)])
 
     def files_to_rewrite(self, name: str) -> FilesToWrite:
@@ -163,32 +154,20 @@ class DeltaLakeTable:
         if self._number(batch.source) >= batch.number:
             return False
         now = round(SYSTEM_CLOCK.now() * 1000)
-        actions: list[dict[str, Any]] = [
-            {
-                "remove": {
-                    "path": file.own,
-                    "deletionTimestamp": now,
-                    "dataChange": True,
-                    "extendedFileMetadata": True,
-                    "partitionValues": dict(file.partition or {}),
-                    "size": file.size,
-                }
-            }
-            for file in removed
-        ]
+        actions = [removed_action(file, now) for file in removed]
         actions += [self._action(file, now) for file in added]
         # The batch depends on the rows that it has read, also if it only adds files.
-        return self._append(actions, batch, is_append=False)
+        return self._append(actions, batch, "MERGE")
 
     def _try(self, actions: list[dict[str, Any]], batch: BatchName) -> bool | None:
         # One state for the look and the commit, which fails if there is a newer one.
         self._follow()
         if self._number(batch.source) >= batch.number:
             return False
-        return self._append(actions, batch, is_append=True)
+        return self._append(actions, batch, "WRITE")
 
     def _append(
-        self, actions: list[dict[str, Any]], batch: BatchName, *, is_append: bool
+        self, actions: list[dict[str, Any]], batch: BatchName, operation: Literal["WRITE", "MERGE"]
     ) -> bool | None:
         """Commit actions to the state of the table that is known; see until_committed."""
         assert self._log is not None, "call open first"
@@ -199,7 +178,7 @@ class DeltaLakeTable:
             "version": batch.number,
             "lastUpdated": round(SYSTEM_CLOCK.now() * 1000),
         }
-        if not self._log.append([{"txn": transaction}, *actions], is_append=is_append):
+        if not self._log.append([{"txn": transaction}, *actions], operation):
             return None
         self._transactions[application] = batch.number
         self._log.add_checkpoint(self._table.metadata().configuration)
@@ -230,7 +209,7 @@ class DeltaLakeTable:
         """Read what other writers have committed."""
         assert self._log is not None, "call open first"
         # The machine may have slept for so long that later parts of the log are deleted already.
-        is_old = SYSTEM_CLOCK.now() - self._loaded > _STATE_AGE
+        is_old = SYSTEM_CLOCK.now() - self._loaded > STATE_AGE
         for action in () if is_old else self._log.newer():
             if transaction := action.get("txn"):
                 self._transactions[transaction["appId"]] = transaction["version"]
@@ -248,18 +227,7 @@ class DeltaLakeTable:
             field.name: text_of(field, value)
             for field, value in zip(self._partition_by, file.partition, strict=True)
         }
-        statistics = statistics_of(file.metadata) if file.footer else {}
-        return {
-            "add": {
-                # The log has paths as URLs.
-                "path": quote(file.path, safe="/="),
-                "partitionValues": values,
-                "size": file.size,
-                "modificationTime": now,
-                "dataChange": True,
-                "stats": json.dumps({"numRecords": file.rows, **statistics}),
-            }
-        }
+        return added_action(file, values, now)
 
     def _try_to_add(self, schema: pa.Schema) -> bool | None:
         """Add missing columns; return None if another writer was faster."""
@@ -281,177 +249,48 @@ class DeltaLakeTable:
         return True
 
     def _check(self, table: DeltaTable, columns: list[str]) -> None:
-        """Raise IngestError if the table needs more of a writer."""
-        protocol, metadata = table.protocol(), table.metadata()
-        features = set(protocol.writer_features or ()) - _WRITER_FEATURES
-        if protocol.min_writer_version > _LARGEST_WRITER_VERSION and not protocol.writer_features:
-            features.add(f"writer version {protocol.min_writer_version}")
-        settings = metadata.configuration
-        if settings.get("delta.columnMapping.mode", "none") != "none":
-            features.add("columnMapping")
-        for field in json.loads(table.schema().to_json())["fields"]:
-            features.update(
-                f"{name} of the column {field['name']!r}"
-                for name in field["metadata"]
-                if name.startswith(("delta.", "CURRENT_DEFAULT"))
-            )
-        features.update(name for name in settings if name.startswith("delta.constraints."))
-        if features:
-            raise IngestError(
-                f"the Delta table {self.place} has {', '.join(sorted(features))}, which this job "
-                "does not support; write to a table without it"
-            )
-        if metadata.partition_columns != columns:
+        """Raise IngestError if the table needs more of a writer, or has other partitions."""
+        check_features(table, self.place)
+        found = table.metadata().partition_columns
+        if found != columns:
             raise IngestError(
                 f"the Delta table {self.place} is partitioned by "
-                f"{', '.join(metadata.partition_columns) or 'nothing'}, and the job by "
+                f"{', '.join(found) or 'nothing'}, and the job by "
                 f"{', '.join(columns) or 'nothing'}; partition the job in the same way"
             )
 
 
+def check_features(table: DeltaTable, place: str) -> None:
+    """Raise IngestError if the table needs more of a writer."""
+    protocol, metadata = table.protocol(), table.metadata()
+    features = set(protocol.writer_features or ()) - _WRITER_FEATURES
+    if protocol.min_writer_version > _LARGEST_WRITER_VERSION and not protocol.writer_features:
+        features.add(f"writer version {protocol.min_writer_version}")
+    settings = metadata.configuration
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        features.add("columnMapping")
+    for field in json.loads(table.schema().to_json())["fields"]:
+        features.update(
+            f"{name} of the column {field['name']!r}"
+            for name in field["metadata"]
+            if name.startswith(("delta.", "CURRENT_DEFAULT"))
+        )
+    features.update(name for name in settings if name.startswith("delta.constraints."))
+    if features:
+        raise IngestError(
+            f"the Delta table {place} has {', '.join(sorted(features))}, which "
+            "pullstream does not support; write to a table without it"
+        )
+
+
+def check_removable(table: DeltaTable, place: str) -> None:
+    """Raise IngestError if files may not be removed from the table."""
+    if table.metadata().configuration.get("delta.appendOnly") == "true":
+        raise IngestError(
+            f"the Delta table {place} has the property delta.appendOnly, so its rows may not be "
+            "replaced; remove the property, or write to another table"
+        )
+
+
 def _application(source: str) -> str:
     return f"pullstream-{source}"
-
-
-# ---- files of the log ---------------------------------------------------------------------------
-
-# Types whose bounds have the order of the values.
-_ORDERED = (pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp)
-_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-
-# Some writers cut times in bounds to milliseconds.
-_CUT = 1000
-
-
-class _KnownFiles:
-    """The files of a table's state, from deltalake's description of them."""
-
-    def __init__(
-        self,
-        actions: pa.Table,
-        keys: Sequence[str],
-        partition_by: Sequence[PartitionField],
-        place: str,
-    ) -> None:
-        self._actions = actions
-        self._keys = keys
-        self._in_path = [one for one in partition_by if one.transform in ("identity", "date")]
-        self._place = place
-
-    def __iter__(self) -> Iterator[KnownFile]:
-        actions = self._actions
-        paths, sizes, rows = (
-            actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")
-        )
-        partition = {name: _texts(one) for name, one in self._children("partition")}
-        least, greatest = (
-            {name: comparable(one).to_pylist() for name, one in self._bounds(side)}
-            for side in ("min", "max")
-        )
-        cut = {name for name, one in self._bounds("max") if pa.types.is_timestamp(one.type)}
-        for number, path in enumerate(paths):
-            values = {name: texts[number] for name, texts in partition.items()}
-            yield KnownFile(
-                path=self._checked(path),
-                rows=rows[number] or 0,
-                size=sizes[number],
-                partition=values,
-                least={name: bounds[number] for name, bounds in least.items()},
-                greatest={
-                    name: bounds[number] + _CUT
-                    if name in cut and bounds[number] is not None
-                    else bounds[number]
-                    for name, bounds in greatest.items()
-                },
-                values={one.name: values[one.name] for one in self._in_path},
-                own=path,
-            )
-
-    def _checked(self, path: str) -> str:
-        """Return the file's path in the folder."""
-        if ":" in path.partition("/")[0]:
-            raise IngestError(
-                f"the Delta table {self._place} has the file {path!r}, which is outside of its "
-                "folder; upserts rewrite files, and do not support shallow clones"
-            )
-        return unquote(path)
-
-    def _children(self, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
-        if name not in self._actions.column_names:
-            return
-        column = self._actions.column(name)
-        for field, child in zip(column.type, column.flatten(), strict=True):
-            yield field.name, child
-
-    def _bounds(self, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
-        for one, bounds in self._children(name):
-            if one in self._keys and any(test(bounds.type) for test in (*_ORDERED, *_TEXTS)):
-                yield one, bounds
-
-
-def _texts(values: pa.ChunkedArray) -> list[str | None]:
-    """Return partition values as the texts of `text_of`."""
-    return [
-        value
-        if value is None or isinstance(value, str)
-        else value.isoformat()
-        if hasattr(value, "isoformat")
-        else str(value).lower()
-        for value in values.to_pylist()
-    ]
-
-
-# ---- statistics ----------------------------------------------------------------------------------
-
-
-def statistics_of(metadata: pq.FileMetaData) -> dict[str, Any]:
-    """Return Delta's statistics of a file: least, greatest and null values of its columns."""
-    least: dict[str, Any] = {}
-    greatest: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for index in range(min(metadata.num_columns, _STATISTICS_COLUMNS)):
-        column = metadata.schema.column(index)
-        groups = [
-            metadata.row_group(number).column(index).statistics
-            for number in range(metadata.num_row_groups)
-        ]
-        if "." in column.path or not groups or any(one is None for one in groups):
-            continue
-        name = column.name
-        nulls[name] = sum(one.null_count for one in groups)
-        if not all(one.has_min_max for one in groups):
-            continue
-        low = _bound(min(one.min for one in groups), is_upper=False)
-        high = _bound(max(one.max for one in groups), is_upper=True)
-        if low is not None and high is not None:
-            least[name], greatest[name] = low, high
-    return {"minValues": least, "maxValues": greatest, "nullCount": nulls}
-
-
-def _bound(value: Any, *, is_upper: bool) -> Any:
-    """Return a bound as JSON has it; None if there is none."""
-    match value:
-        case bool() | bytes() | float() | Decimal():
-            # Parquet leaves NaN out, and readers may compare it.
-            return None
-        case str():
-            if len(value) <= _STATISTICS_TEXT:
-                return value
-            beginning, next_one = value[:_STATISTICS_TEXT], value[_STATISTICS_TEXT]
-            if not is_upper:
-                return beginning
-            return None if next_one == _LAST_CHARACTER else beginning + _LAST_CHARACTER
-        case datetime():
-            # In milliseconds, rounded outwards.
-            rest = timedelta(microseconds=value.microsecond % 1000)
-            value -= rest
-            if is_upper and rest:
-                value += timedelta(milliseconds=1)
-            text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
-            return f"{text}Z" if value.tzinfo is not None else text
-        case int():
-            return value
-        case _ if hasattr(value, "isoformat"):
-            return value.isoformat()
-        case _:
-            return None

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from pullstream.spark.stores import store_of
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.version import VERSION
-
-from .data_files import store_of
 
 FOLDER = "_delta_log"
 
@@ -47,17 +46,22 @@ class DeltaLog:
             self.version += 1
             yield from map(json.loads, content.splitlines())
 
-    def append(self, actions: Sequence[Mapping[str, Any]], *, is_append: bool = True) -> bool:
+    def append(
+        self,
+        actions: Sequence[Mapping[str, Any]],
+        operation: Literal["WRITE", "MERGE", "DELETE"] = "WRITE",
+    ) -> bool:
         """Add a version; return False if there is a newer version than the known one.
 
         Args:
             actions: The actions, without `commitInfo`.
-            is_append: Whether the version depends on no rows of the table. Other writers ask this
-                to find out whether they are in conflict.
+            operation: What the version does. Only "WRITE" depends on no rows of the table. Other
+                writers ask this to find out whether they are in conflict.
         """
+        is_append = operation == "WRITE"
         info = {
             "timestamp": round(SYSTEM_CLOCK.now() * 1000),
-            "operation": "WRITE" if is_append else "MERGE",
+            "operation": operation,
             "operationParameters": {"mode": "Append"} if is_append else {},
             "isBlindAppend": is_append,
             "engineInfo": f"pullstream:{VERSION}",

@@ -12,10 +12,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pullstream.spark.errors import IngestError
+from pullstream.spark.store_errors import store_cause
+from pullstream.spark.stores import StoredFile, store_of
 
 from .cleaning import Cleaned, check_age, delete, is_data, is_temporary, name_of, time_of
 from .compaction import TARGET_SIZE, TRIES, Compacted
-from .data_files import StoredFile, store_of
+from .deleted_keys import limit_of
+from .delta_deletions import OldDeletions
 
 _LOG = "_delta_log"
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -55,7 +58,7 @@ class MaintainedDelta:
                 # stays so, and the next try looks at the rest.
                 continue
             except (DeltaError, OSError) as error:
-                raise IngestError(f"cannot compact {self._folder}: {error}") from error
+                raise IngestError(f"cannot compact {self._folder}: {store_cause(error)}") from error
             removed, added = result["numFilesRemoved"], result["numFilesAdded"]
             return Compacted(removed, added, number if removed else 0)
         raise IngestError(
@@ -63,6 +66,11 @@ class MaintainedDelta:
             "rewrites the same files; run it again when that is idle. Partitions that are already "
             "compacted stay so"
         )
+
+    def drop_deleted(self, age: float, target_size: int = TARGET_SIZE) -> Compacted:
+        """Leave out rows of deleted keys, at most a partition in a commit; see Maintained."""
+        before = limit_of(self._store, age)
+        return OldDeletions(self._folder, self._options, before).drop(target_size)
 
     def clean(self, older_than: float, *, apply: bool) -> Cleaned:
         """Delete old parts of the log, and files that no other version names; see Maintained."""
@@ -92,7 +100,9 @@ class MaintainedDelta:
         try:
             return DeltaTable(self._folder, version=version, storage_options=self._options)
         except (DeltaError, OSError) as error:
-            raise IngestError(f"cannot open the Delta table {self._folder}: {error}") from error
+            raise IngestError(
+                f"cannot open the Delta table {self._folder}: {store_cause(error)}"
+            ) from error
 
     def _first_kept(self, log: list[StoredFile], until: float) -> int:
         """Return the version that was the newest one at a time, or the oldest that is left."""

@@ -25,11 +25,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pullstream.spark.errors import IngestError
+from pullstream.spark.stores import LocalFolder, StoredFile, store_of
 from pullstream_protocol.file_lock import FileLock
 
 from .cleaning import LEAST_AGE, Cleaned, check_age, delete, is_data, is_temporary, time_of
 from .compaction import TARGET_SIZE, Compacted, bins, is_small, replaced, write_rows
-from .data_files import LocalFolder, StoredFile, store_of
 from .file_table import LISTS
 
 # The lock of a job, if its state is in the folder (see ingest/state.py), and that of compactions.
@@ -92,9 +92,17 @@ class MaintainedFiles:
                     self._commit(number, added, some[0])
                     number += 1
                     delete(self._store, some[0])
-                    done = done.plus(len(some[0]), 1)
+                    done += Compacted(len(some[0]), 1, 1)
                     files = replaced(files, some[0], added)
         return done
+
+    def drop_deleted(self, age: float, target_size: int = TARGET_SIZE) -> Compacted:
+        """Refuse it: jobs only append to such a folder; see Maintained."""
+        raise IngestError(
+            f"{self._folder} is a folder of {'JSON lines' if self._is_json else 'Parquet files'}, "
+            "which takes no upserts, so it has no rows of deleted keys; only Delta and Iceberg "
+            "tables have. Compact it without an age of deletions"
+        )
 
     def clean(self, older_than: float, *, apply: bool) -> Cleaned:
         """Delete files without a list, and lists without files; see Maintained."""

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from pullstream.spark.errors import IngestError
+from pullstream.spark.store_errors import is_of_store, store_cause
+from pullstream.spark.stores import store_of
 
 from .batch import BatchName
-from .data_files import FilesToWrite, PartitionField, WrittenFile, store_of
+from .data_files import FilesToWrite, PartitionField, WrittenFile
 
 # The folder with the list of each batch. Readers of tables skip names that begin with `_`.
 LISTS = "_batches"
@@ -27,7 +29,7 @@ class FileTable:
     The files of a batch count when its list exists, which is created once: the second of two
     drivers with the same batch stops there. A reader that looks at the folder alone sees the files
     a moment earlier, and after a kill files of an attempt that never counted. They are deleted when
-    the batch is written again.
+    the batch is written again, or when the table is opened if its list exists.
 
     Args:
         folder: Path or URL of the folder.
@@ -70,12 +72,15 @@ class FileTable:
             for path in self._store.list(LISTS):
                 if match := _LIST.fullmatch(path.rpartition("/")[2]):
                     self._note(match["source"], int(match["number"]))
+            # A run may have been killed after it created a list, and before it deleted the files of
+            # an earlier attempt.
+            self.delete_unlisted(*(BatchName(*one) for one in self._newest.items()))
         except Exception as error:
             # Each object store has errors of its own.
-            raise IngestError(
-                f"cannot write to {self.place}: {error or repr(error)}; the job needs the rights "
-                "to list, create and delete files there"
-            ) from error
+            text = f"cannot write to {self.place}: {store_cause(error)}"
+            if not is_of_store(error):
+                text += "; the job needs the rights to list, create and delete files there"
+            raise IngestError(text) from error
 
     def newest(self, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
@@ -108,14 +113,17 @@ class FileTable:
         self._has_committed = True
         return created
 
-    def delete_unlisted(self, batch: BatchName) -> None:
-        """Delete the files of attempts that are not in the list of a batch, if there is a list."""
-        listed = self._store.get(f"{LISTS}/{batch}.json")
-        if listed is None:
-            return
-        kept = set(json.loads(listed)["files"])
-        for path in list(self._store.list()):
-            if path.rpartition("/")[2].startswith(f"part-{batch}-") and path not in kept:
+    def delete_unlisted(self, *batches: BatchName) -> None:
+        """Delete the files of attempts that are not in the lists of batches that have a list."""
+        prefixes: list[str] = []
+        kept = set[str]()
+        for batch in batches:
+            listed = self._store.get(f"{LISTS}/{batch}.json")
+            if listed is not None:
+                prefixes.append(f"part-{batch}-")
+                kept.update(json.loads(listed)["files"])
+        for path in list(self._store.list()) if prefixes else ():
+            if path.rpartition("/")[2].startswith(tuple(prefixes)) and path not in kept:
                 self._store.delete(path)
 
     def _note(self, source: str, number: int) -> None:

@@ -2,54 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import from_bytes
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NamespaceAlreadyExistsError,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-    schema_to_pyarrow,
-)
-from pyiceberg.manifest import (
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestContent,
-    ManifestFile,
-)
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table as PyIcebergTable
-from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.table.update import TableUpdate, update_table_metadata
-from pyiceberg.table.update.snapshot import (
-    ExpireSnapshots,
-    _ManifestMergeManager,
-    _OverwriteFiles,
-)
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    Transform,
-)
-from pyiceberg.typedef import Record
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.types import PrimitiveType
 
 from pullstream.spark.errors import IngestError
@@ -57,6 +25,8 @@ from pullstream.spark.errors import IngestError
 from .batch import BatchName
 from .columns import ColumnCheck
 from .data_files import FilesToWrite, PartitionField, WrittenFile, text_of
+from .iceberg_catalog import CatalogEntry, transform_of
+from .iceberg_commits import ReplacedFiles, data_file, once
 from .table import until_committed
 from .touched_files import KeyRanges, KnownFile, TouchedFiles
 
@@ -74,14 +44,19 @@ _MADE_BY = "pullstream-batch"
 COMPACTED_BY = "pullstream-compaction"
 _KEEP_COMPACTIONS = 7 * 24 * 3_600_000
 
-_PROPERTIES = {
-    "format-version": "2",
-    "commit.manifest-merge.enabled": "true",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
-}
-_RETRIES = "commit.retry.num-retries"
 _NEWEST_FORMAT = 2
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Return False if pyiceberg tells that another writer has deleted an old metadata file first.
+
+    Both were to delete it, so nothing is wrong. pyiceberg logs inside its `except`.
+    """
+    is_gone = isinstance(sys.exc_info()[1], FileNotFoundError)
+    return not (is_gone and record.getMessage().startswith("Failed to delete metadata file"))
+
+
+logging.getLogger("pyiceberg.catalog").addFilter(_is_worth_a_line)
 
 
 class IcebergTable:
@@ -107,61 +82,29 @@ class IcebergTable:
         *,
         may_add: bool = False,
     ) -> None:
-        self._folder = folder.rstrip("/")
+        self._entry = CatalogEntry(folder, options, catalog, name)
         self._partition_by = tuple(partition_by)
         self._options = dict(options or {})
-        self._properties = catalog
-        namespace, _, own = (name or self._folder.rpartition("/")[2]).rpartition(".")
-        self._namespace, self._name = namespace or "default", own
         self._columns = ColumnCheck(self.place, may_add=may_add, may_widen=True)
         # The columns of the rows. The table may have more.
         self._names: Collection[str] = ()
-        self._catalog: Catalog | None = None
         self._table: PyIcebergTable | None = None
 
     @property
     def place(self) -> str:
         """The name of the table in its catalog, and its path or URL."""
-        return f"{self._namespace}.{self._name} in {self._folder}"
+        return self._entry.place
 
     def open(self, schema: pa.Schema) -> None:
         """Open the table, or create it; see Table."""
-        try:
-            self._catalog = self._load()
-            try:
-                self._table = self._catalog.load_table((self._namespace, self._name))
-            except NoSuchTableError:
-                self._table = self._create(self._catalog, schema)
-        except IngestError:
-            raise
-        except Exception as error:
-            # Each catalog has errors of its own, such as those of HTTP or of a database.
-            raise IngestError(
-                f"cannot open or create the Iceberg table {self.place}: {error or repr(error)}"
-            ) from error
+        self._table = self._entry.opened(schema, self._partition_by)
         self._check(self._table)
         self._names = frozenset(schema.names)
         until_committed(lambda: self._try_to_add(_as_iceberg(schema)), self.place)
 
     def existing(self) -> PyIcebergTable:
-        """Return the table as it is in its catalog.
-
-        Raises:
-            IngestError: There is no such table, or the catalog cannot be used.
-        """
-        folder = local_path(self._folder)
-        if self._properties is None and not (folder and _default_catalog(folder).exists()):
-            raise IngestError(
-                f"there is no Iceberg catalog beside {self._folder}; name the table's catalog, "
-                "such as type=rest and uri=https://..."
-            )
-        try:
-            return self._load().load_table((self._namespace, self._name))
-        except Exception as error:
-            # Each catalog has errors of its own, such as those of HTTP or of a database.
-            raise IngestError(
-                f"cannot open the Iceberg table {self.place}: {error or repr(error)}"
-            ) from error
+        """Return the table as it is in its catalog; see CatalogEntry."""
+        return self._entry.existing()
 
     def newest(self, source: str) -> int:
         """Return the number of the newest batch of a source; -1 if there is none."""
@@ -290,7 +233,7 @@ class IcebergTable:
                 # after this state was loaded.
                 made_by = {_MADE_BY: str(batch)}
                 update: Any = (
-                    _ReplacedFiles(Operation.OVERWRITE, transaction, table.io, None, made_by)
+                    ReplacedFiles(Operation.OVERWRITE, transaction, table.io, None, made_by)
                     if removed
                     else transaction.update_snapshot(made_by).merge_append()
                 )
@@ -331,47 +274,6 @@ class IcebergTable:
             # Another writer was faster, or has expired them. The next batch tries again.
             table.refresh()
 
-    # ---- the table and its catalog -------------------------------------------------------------
-
-    def _load(self) -> Catalog:
-        folder = local_path(self._folder)
-        if folder is None:
-            from .store_file_io import STORAGE, StoreFileIO
-
-            storage = {f"{STORAGE}{name}": text for name, text in self._options.items()}
-            file_io = f"{StoreFileIO.__module__}.{StoreFileIO.__name__}"
-            given = self._properties or {}
-            return load_catalog("pullstream", **{"py-io-impl": file_io, **storage, **given})
-        if self._properties is not None:
-            return load_catalog("pullstream", **self._properties)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        return load_catalog(
-            "default",
-            type="sql",
-            uri=f"sqlite:///{_default_catalog(folder)}",
-            warehouse=folder.parent.as_uri(),
-        )
-
-    def _create(self, catalog: Catalog, schema: pa.Schema) -> PyIcebergTable:
-        with suppress(NamespaceAlreadyExistsError):
-            catalog.create_namespace((self._namespace,))
-        folder = local_path(self._folder)
-        # Another job may create the table meanwhile.
-        with (
-            suppress(TableAlreadyExistsError, CommitFailedException),
-            catalog.create_table_transaction(
-                (self._namespace, self._name),
-                schema,
-                location=self._folder if folder is None else folder.as_uri(),
-                properties=_PROPERTIES,
-            ) as created,
-        ):
-            if self._partition_by:
-                with created.update_spec() as spec:
-                    for field in self._partition_by:
-                        spec.add_field(field.column, _transform(field), field.name)
-        return catalog.load_table((self._namespace, self._name))
-
     def _try_to_add(self, schema: pa.Schema) -> bool | None:
         """Add missing columns; return None if another writer was faster."""
         table = self._refreshed()
@@ -397,69 +299,12 @@ class IcebergTable:
             (table.schema().find_column_name(one.source_id), str(one.transform))
             for one in spec.fields
         ]
-        wants = [(one.column, str(_transform(one))) for one in self._partition_by]
+        wants = [(one.column, str(transform_of(one))) for one in self._partition_by]
         if has != wants:
             raise IngestError(
                 f"the Iceberg table {self.place} is partitioned by {_listed(has)}, and the job by "
                 f"{_listed(wants)}; partition the job in the same way"
             )
-
-
-class _OnceTransaction(Transaction):
-    """A transaction that is tried once, and that computes the new state once after each change.
-
-    pyiceberg's own one copies all metadata each time that something is asked of it: 15 times in a
-    commit, which takes longer for each snapshot of the table.
-    """
-
-    _state: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The table's metadata with the changes so far."""
-        base = self._table.metadata
-        known = self._state
-        if known is None or known[0] is not base or known[1] is not self._updates:
-            self._state = known = base, self._updates, update_table_metadata(base, self._updates)
-        return known[2]
-
-
-def once(table: PyIcebergTable) -> Transaction:
-    """Return a transaction on the loaded state of a table, which fails if there is a newer one.
-
-    pyiceberg's retries would not check again what the caller has checked in the loaded state.
-    """
-    # The retries read this property, which is changed only here in memory.
-    metadata = table.metadata
-    table.metadata = metadata.model_copy(
-        update={"properties": {**metadata.properties, _RETRIES: "0"}}
-    )
-    return _OnceTransaction(table)
-
-
-def data_file(table: PyIcebergTable, file: WrittenFile) -> DataFile:
-    """Return the entry of a file for the manifests of a table."""
-    metadata = table.metadata
-    schema = metadata.schema()
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=file.metadata,
-        stats_columns=compute_statistics_plan(schema, metadata.properties),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
-    return DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=f"{table.location()}/{file.path}",
-        file_format=FileFormat.PARQUET,
-        # The values by which the writer divided the rows. Those of the statistics would be wrong
-        # for a file with nulls.
-        partition=Record(*file.partition),
-        file_size_in_bytes=file.size,
-        sort_order_id=None,
-        spec_id=metadata.default_spec_id,
-        equality_ids=None,
-        key_metadata=None,
-        **statistics.to_serialized_dict(),
-    )
 
 
 def _made_by(metadata: TableMetadata, writer: str) -> list[Snapshot]:
@@ -471,43 +316,6 @@ def _made_by(metadata: TableMetadata, writer: str) -> list[Snapshot]:
     ]
 
 
-def _default_catalog(folder: Path) -> Path:
-    return folder.parent / "catalog.db"
-
-
-class _ReplacedFiles(_OverwriteFiles):
-    """A snapshot with files removed and added, which merges manifests as appends do.
-
-    pyiceberg's own keeps the manifests whose files are all removed, so that each commit has one
-    more of them to read.
-    """
-
-    def _existing_manifests(self) -> list[ManifestFile]:
-        manifests = super()._existing_manifests()
-        return [one for one in manifests if one.has_added_files() or one.has_existing_files()]
-
-    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        manager: _ManifestMergeManager[Any] = _ManifestMergeManager(
-            target_size_bytes=TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT,
-            min_count_to_merge=TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT,
-            merge_enabled=True,
-            snapshot_producer=self,
-        )
-        return manager.merge_manifests(manifests)
-
-
-def _transform(field: PartitionField) -> Transform[Any, Any]:
-    match field.transform:
-        case "day":
-            return DayTransform()
-        case "hour":
-            return HourTransform()
-        case "bucket":
-            return BucketTransform(field.buckets)
-        case _:
-            return IdentityTransform()
-
-
 def _as_iceberg(schema: pa.Schema) -> pa.Schema:
     """Return the columns with the types that Iceberg has for them: it has no short integers."""
     wider = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
@@ -516,10 +324,3 @@ def _as_iceberg(schema: pa.Schema) -> pa.Schema:
 
 def _listed(fields: Sequence[tuple[str | None, str]]) -> str:
     return ", ".join(f"{transform}({column})" for column, transform in fields) or "nothing"
-
-
-def local_path(folder: str) -> Path | None:
-    """Return a folder as an absolute path, or None if it is a URL of an object store."""
-    if folder.startswith("file:"):
-        return Path(unquote(urlparse(folder).path))
-    return None if ":" in folder.partition("/")[0] else Path(folder).absolute()

@@ -9,12 +9,16 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.manifest import (
@@ -31,14 +35,25 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _OverwriteFiles
 
 from pullstream.spark.errors import IngestError
+from pullstream.spark.stores import StoredFile, store_of
 
 from .cleaning import Cleaned, check_age, delete, is_data, is_temporary, name_of, time_of
-from .compaction import TARGET_SIZE, TRIES, Compacted, bins, footer_of, replaced, write_rows
-from .data_files import StoredFile, WrittenFile, store_of
-from .iceberg import COMPACTED_BY, IcebergTable, data_file, once
-
-# How often a commit is tried while the job is faster. Rows are not written again for that.
-_COMMITS = 20
+from .compaction import (
+    COMMITS,
+    TARGET_SIZE,
+    TRIES,
+    Compacted,
+    bins,
+    footer_of,
+    groups,
+    replaced,
+    write_rows,
+)
+from .data_files import WrittenFile
+from .deleted_keys import check_columns, limit_of, without_deleted
+from .iceberg import COMPACTED_BY, IcebergTable
+from .iceberg_commits import data_file, once
+from .merge import DELETED, PUBLISHED
 
 # Files that may be without use. Other files, such as `version-hint.text`, are those of a catalog.
 _DATA = (".parquet", ".orc", ".avro", ".puffin")
@@ -64,26 +79,26 @@ class MaintainedIceberg:
 
     def compact(self, target_size: int = TARGET_SIZE) -> Compacted:
         """Rewrite small files as large ones, one partition in each commit; see Maintained."""
-        done = Compacted()
-        for partition, files in self._partitions().items():
-            failed = 0
-            while some := bins(files, lambda file: file.file_size_in_bytes, target_size):
-                try:
-                    new, tries = self._replace(some[0])
-                except ValidationException:
-                    failed += 1
-                    if failed == TRIES:
-                        raise IngestError(
-                            f"the compaction of {self._place} has failed {TRIES} times, because "
-                            "another writer rewrites the same files; run it again when that is "
-                            "idle. What is already compacted stays so"
-                        ) from None
-                    files = self._partitions().get(partition, [])
-                else:
-                    failed = 0
-                    done = done.plus(len(some[0]), tries)
-                    files = replaced(files, some[0], new)
-        return done
+        return self._rewrite(lambda files: bins(files, _size, target_size))
+
+    def drop_deleted(self, age: float, target_size: int = TARGET_SIZE) -> Compacted:
+        """Leave out rows of deleted keys, at most a partition in a commit; see Maintained."""
+        before = limit_of(self._store, age)
+        check_columns(schema_to_pyarrow(self._table.schema()), self._place)
+        # Files never change, so each one is read once.
+        has_deleted = cache(lambda file: self._has_deleted(file, before))
+        for entry in self._entries():
+            file = entry.data_file
+            if not self._is_writable(file) and has_deleted(file):
+                raise IngestError(
+                    f"the Iceberg table {self._place} has rows of deleted keys in {file.file_path},"
+                    " which is no Parquet file of the table's present partitioning; let Spark's "
+                    "rewrite_data_files write such files again, and then run this command again"
+                )
+        return self._rewrite(
+            lambda files: groups([one for one in files if has_deleted(one)], _size, target_size),
+            before,
+        )
 
     def clean(self, older_than: float, *, apply: bool) -> Cleaned:
         """Expire snapshots, and delete files that no other one names; see Maintained."""
@@ -109,17 +124,53 @@ class MaintainedIceberg:
 
     # ---- compaction ----------------------------------------------------------------------------
 
+    def _rewrite(
+        self,
+        choose: Callable[[list[DataFile]], list[list[DataFile]]],
+        before: datetime | None = None,
+    ) -> Compacted:
+        """Write the files of each partition again that are chosen.
+
+        Args:
+            choose: Returns the files of a partition that become one file each.
+            before: Rows of keys that were deleted before this time are left out.
+        """
+        done = Compacted()
+        for partition, files in self._partitions().items():
+            failed = 0
+            while some := choose(files):
+                try:
+                    new, one = self._replace(some[0], before)
+                except ValidationException:
+                    failed += 1
+                    if failed == TRIES:
+                        raise IngestError(
+                            f"the compaction of {self._place} has failed {TRIES} times, because "
+                            "another writer rewrites the same files; run it again when that is "
+                            "idle. What is already compacted stays so"
+                        ) from None
+                    files = self._partitions().get(partition, [])
+                else:
+                    failed = 0
+                    done += one
+                    files = replaced(files, some[0], new)
+        return done
+
+    def _has_deleted(self, file: DataFile, before: datetime) -> bool:
+        """Return whether a file has rows of keys that were deleted before a time."""
+        table = self._table
+        is_old = parse(f"{DELETED} = true AND {PUBLISHED} < '{before.isoformat()}'")
+        if not _InclusiveMetricsEvaluator(table.schema(), is_old).eval(file):
+            return False
+        scan = ArrowScan(table.metadata, table.io, table.schema().select(DELETED), is_old)
+        return any(batch.num_rows for batch in _rows(scan, [file]))
+
     def _partitions(self) -> dict[str, list[DataFile]]:
         """Return the data files of each partition, from the oldest to the newest."""
-        table = self._table
         found: dict[str, list[ManifestEntry]] = defaultdict(list)
         for entry in self._entries():
             file = entry.data_file
-            # Only the present division can be written.
-            if (
-                file.spec_id == table.metadata.default_spec_id
-                and file.file_format == FileFormat.PARQUET
-            ):
+            if self._is_writable(file):
                 found[repr(file.partition)].append(entry)
         return {
             partition: [
@@ -130,6 +181,11 @@ class MaintainedIceberg:
             ]
             for partition, entries in found.items()
         }
+
+    def _is_writable(self, file: DataFile) -> bool:
+        # Only the present division can be written.
+        is_present = file.spec_id == self._table.metadata.default_spec_id
+        return is_present and file.file_format == FileFormat.PARQUET
 
     def _entries(self) -> Iterator[ManifestEntry]:
         """Return the entries of the table's data files."""
@@ -150,33 +206,38 @@ class MaintainedIceberg:
             )
         return manifests
 
-    def _replace(self, old: list[DataFile]) -> tuple[DataFile, int]:
+    def _replace(
+        self, old: list[DataFile], before: datetime | None
+    ) -> tuple[DataFile | None, Compacted]:
         """Write the rows of files of a partition to a new file, and commit.
 
         Returns:
-            The new file, and the number of the try that was committed.
+            The new file, if there are rows, and what was done.
 
         Raises:
             ValidationException: The files have changed meanwhile.
         """
         with tempfile.TemporaryDirectory() as scratch:
-            written = self._rewritten(old, Path(scratch))
-        new = data_file(self._table, written)
-        new.spec_id = old[0].spec_id
+            written = self._rewritten(old, before, Path(scratch))
+        new = None
+        if written.rows:
+            new = data_file(self._table, written)
+            new.spec_id = old[0].spec_id
+        dropped = sum(file.record_count for file in old) - written.rows
         try:
-            for number in range(1, _COMMITS + 1):
+            for number in range(1, COMMITS + 1):
                 if self._try(old, new):
-                    return new, number
+                    return new, Compacted(len(old), int(new is not None), number, dropped)
         except (IngestError, ValidationException):
             self._store.delete(written.path)
             raise
         self._store.delete(written.path)
         raise IngestError(
-            f"{_COMMITS} commits of a compaction of {self._place} have failed, because other "
+            f"{COMMITS} commits of a compaction of {self._place} have failed, because other "
             "writers were faster each time; run it again when they are idle"
         )
 
-    def _try(self, old: list[DataFile], new: DataFile) -> bool:
+    def _try(self, old: list[DataFile], new: DataFile | None) -> bool:
         # A job appends meanwhile. That is no conflict, but its state must be the base.
         table = self._table.refresh()
         self._manifests()
@@ -190,24 +251,31 @@ class MaintainedIceberg:
             ):
                 for file in old:
                     overwrite.delete_data_file(file)
-                overwrite.append_data_file(new)
+                if new is not None:
+                    overwrite.append_data_file(new)
         except CommitFailedException:
             return False
         return True
 
-    def _rewritten(self, files: list[DataFile], scratch: Path) -> WrittenFile:
-        """Write the rows of files of a partition to a new one."""
+    def _rewritten(
+        self, files: list[DataFile], before: datetime | None, scratch: Path
+    ) -> WrittenFile:
+        """Write the rows of files of a partition to a new one, unless there are none."""
         name = f"part-compacted-{uuid.uuid4().hex}-0.parquet"
         target = scratch / name
-        schema = schema_to_pyarrow(self._table.schema(), include_field_ids=True)
-        rows = write_rows(self._rows(files), schema, target)
+        table = self._table
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=True)
+        rows = _rows(ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()), files)
+        if before is not None:
+            rows = (without_deleted(batch, before) for batch in rows)
+        number = write_rows(rows, schema, target)
         path = f"{self._folder_of(files[0])}/{name}"
         size, footer = target.stat().st_size, footer_of(target)
-        self._store.upload(path, target)
-        target.unlink()
+        if number:
+            self._store.upload(path, target)
         partition = files[0].partition
         values = tuple(partition[index] for index in range(len(partition)))
-        return WrittenFile(path, rows, size, values, footer)
+        return WrittenFile(path, number, size, values, footer)
 
     def _folder_of(self, file: DataFile) -> str:
         """Return the folder of a file, relative to the table's."""
@@ -216,17 +284,10 @@ class MaintainedIceberg:
         # The table may have files elsewhere.
         return "data" if inside == folder else inside
 
-    def _rows(self, files: list[DataFile]) -> Iterator[pa.RecordBatch]:
-        table = self._table
-        scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-        for file in files:
-            # The public method keeps all rows of several files in memory.
-            yield from scan._record_batches_from_scan_tasks_and_deletes([FileScanTask(file)], {})
-
     # ---- clean-up ------------------------------------------------------------------------------
 
     def _expire(self, ids: set[int]) -> None:
-        for _ in range(_COMMITS):
+        for _ in range(COMMITS):
             try:
                 with once(self._table) as transaction:
                     ExpireSnapshots(transaction).by_ids(sorted(ids)).commit()
@@ -238,7 +299,7 @@ class MaintainedIceberg:
                 self._table.refresh()
                 return
         raise IngestError(
-            f"{_COMMITS} commits to {self._place} have failed, because other writers were faster "
+            f"{COMMITS} commits to {self._place} have failed, because other writers were faster "
             "each time. Nothing was removed; run the command again when they are idle"
         )
 
@@ -314,6 +375,17 @@ class _Rewrite(_OverwriteFiles):
         parent = self._transaction.table_metadata.snapshot_by_name(self._target_branch)
         for manifest in parent.manifests(self._io) if parent is not None else ():
             yield manifest, _read(manifest, self._io, self._known)
+
+
+def _size(file: DataFile) -> int:
+    return file.file_size_in_bytes
+
+
+def _rows(scan: ArrowScan, files: list[DataFile]) -> Iterator[pa.RecordBatch]:
+    """Return the rows of files in order."""
+    for file in files:
+        # The public method keeps all rows of several files in memory.
+        yield from scan._record_batches_from_scan_tasks_and_deletes([FileScanTask(file)], {})
 
 
 def _read(manifest: ManifestFile, io: FileIO, known: _Entries) -> list[ManifestEntry]:

@@ -5,18 +5,17 @@ Both work on a table of any writer, beside readers. Delta and Iceberg also allow
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from pullstream.spark.errors import IngestError
+from pullstream.spark.stores import LocalFolder, store_of
 
 from .cleaning import Cleaned
 from .compaction import TARGET_SIZE, Compacted
-from .data_files import LocalFolder, store_of
-from .file_table import LISTS
+from .folder_formats import formats_in
 
 FORMATS = ("delta", "iceberg", "parquet", "json")
 
@@ -35,6 +34,24 @@ class Maintained(Protocol):
 
         Raises:
             IngestError: The table cannot be rewritten, or other writers were faster each time.
+        """
+
+    def drop_deleted(self, age: float, target_size: int = TARGET_SIZE) -> Compacted:
+        """Leave out rows of deleted keys, and write the files again that have such rows.
+
+        Other rows, their order in a file, and the newest batch of each source stay. A second call
+        changes nothing.
+
+        Args:
+            age: Least time in seconds since the deletion was published, by the clock of the store.
+                At least LEAST_AGE. A change that is older than the deletion and comes after this
+                call revives the key.
+            target_size: Size of the new files in bytes, at most and approximately.
+
+        Raises:
+            IngestError: The table does not take changes of rows, or cannot be rewritten, or other
+                writers were faster each time.
+            ValueError: `age` is too short.
         """
 
     def clean(self, older_than: float, *, apply: bool) -> Cleaned:
@@ -115,15 +132,7 @@ def _format_of(folder: str, storage: Mapping[str, str], catalog: Mapping[str, st
         raise IngestError(
             f"the format of {folder} is not known; name it: it is one of {', '.join(FORMATS)}"
         )
-    found = set()
-    if any(path.endswith(".json") for path in store.list("_delta_log")):
-        found.add("delta")
-    if any(path.endswith(".metadata.json") for path in store.list("metadata")):
-        found.add("iceberg")
-    lists = (path for path in store.list(LISTS) if path.endswith(".json"))
-    files = (file for path in lists for file in json.loads(store.get(path) or b"{}")["files"])
-    if file := next(files, ""):
-        found.add("json" if file.endswith(".json") else "parquet")
+    found = formats_in(store)
     if not found and not Path(folder.removeprefix("file://")).exists():
         raise IngestError(f"{folder} does not exist; give the folder or URL of a table")
     if len(found) != 1:

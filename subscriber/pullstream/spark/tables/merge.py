@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,10 +19,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import cloudpickle
 
-from .data_files import DESCRIPTION, FilesToWrite, attempt_name, store_of
+from pullstream.spark.stores import store_of
+
+from .data_files import DESCRIPTION, FilesToWrite, attempt_name
 
 # The column that is true in the row of a deleted key.
 DELETED = "_deleted"
+
+# The column with the publish time of a row's message.
+PUBLISHED = "pubsub_publish_time"
 
 # Rows of a file that are in memory at once, while others are written.
 _ROWS_AT_ONCE = 65_536
@@ -108,20 +112,6 @@ def _are_newer(changes: list[pa.ChunkedArray], rows: list[pa.ChunkedArray]) -> p
         same = pc.or_(pc.fill_null(pc.equal(change, row), False), both_null)
         newer = pc.or_(above, pc.and_(same, newer))
     return newer
-
-
-def without_deleted(rows: pa.Table, publish_time: str, before: datetime) -> pa.Table:
-    """Return rows without deleted keys whose deletion was published before a time.
-
-    Args:
-        rows: Rows of a table that takes changes.
-        publish_time: Name of the column with the publish time of a row's message.
-        before: The time, with a time zone. A change that was published before it, and comes after
-            this call, may revive a key.
-    """
-    limit = pa.scalar(before, rows.schema.field(publish_time).type)
-    gone = pc.and_(rows.column(DELETED), pc.less(rows.column(publish_time), limit))
-    return rows.filter(pc.invert(pc.fill_null(gone, False)))
 
 
 def indices(number: int) -> pa.Array:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from .data_files import Bucket
+from pullstream.spark.stores import Bucket
 
 # Properties with this prefix are settings of the object store.
 STORAGE = "pullstream.storage."

@@ -9,9 +9,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pullstream.spark.errors import IngestError
+from pullstream.spark.stores import LocalFolder, store_of
 
 from .batch import BatchName
-from .data_files import DESCRIPTION_DDL, FilesToWrite, LocalFolder, WrittenFile, store_of
+from .data_files import DESCRIPTION_DDL, FilesToWrite, WrittenFile
 from .touched_files import KeyRanges, KnownFile, TouchedFiles
 
 if TYPE_CHECKING:

@@ -6,9 +6,19 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from pullstream.spark.datasource.options import BatchOptions, Layout, StreamOptions
-from pullstream.spark.session.settings import IngestSettings
+from pullstream.spark.datasource.options import (
+    BatchOptions,
+    Layout,
+    StreamOptions,
+    check_options,
+)
+from pullstream.spark.datasource.source import PubSubDataSource
+from pullstream.spark.protocol.acknowledge import Acknowledge
+from pullstream.spark.settings import IngestSettings, Receivers
 
 REQUIRED = {"subscription": "projects/p/subscriptions/sub", "spoolDir": "/spool"}
 
@@ -49,7 +59,8 @@ def test_each_option_of_a_spark_streaming_read_sets_its_own_setting() -> None:
         dedupWindow="48h",
         dedupMessages="7000",
         maxSpoolBytes="10 GB",
-        failOnMissingSegment="false",
+        acknowledge="Stored",
+        receivers="outside",
         includeSubscription="TRUE",
     )
     assert options.settings == IngestSettings(
@@ -71,7 +82,8 @@ def test_each_option_of_a_spark_streaming_read_sets_its_own_setting() -> None:
         dedup_window=48 * 3600.0,
         dedup_messages=7000,
         max_spool_bytes=10 * 2**30,
-        fail_on_missing_segment=False,
+        acknowledge=Acknowledge.STORED,
+        receivers=Receivers.OUTSIDE,
         include_subscription=True,
     )
 
@@ -94,6 +106,11 @@ def test_spark_options_set_the_number_of_partitions_and_how_rows_are_assigned_to
     """The layout has the number of partitions and the rule that assigns rows to them."""
     layout = stream(numPartitions="3", partitionBy="orderingkey").layout
     assert layout == Layout(partitions=3, by_key=True)
+
+
+def test_without_the_option_spark_divides_a_batch_among_the_cores_of_the_session() -> None:
+    layout = StreamOptions.parse(REQUIRED, files_are_shared=True, cores=8).layout
+    assert layout == Layout(cores=8, inline=False)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +209,120 @@ def test_the_error_for_an_invalid_spark_option_names_its_value_and_the_valid_for
     assert form in str(e.value)
 
 
-def test_the_spark_data_source_refuses_an_option_value_out_of_range() -> None:
-    """The settings check their own ranges."""
-    with pytest.raises(ValueError, match="between 10 and 600 seconds"):
+def test_the_spark_data_source_refuses_an_option_value_out_of_range_by_the_options_name() -> None:
+    """The settings check their own ranges, and have other names."""
+    with pytest.raises(ValueError, match="leaseSeconds is 5; it must be between 10 and 600 sec"):
         stream(leaseSeconds="5")
-    with pytest.raises(ValueError, match=r"drain_wait is 0\.0; it must be 0\.1 seconds or more"):
+    with pytest.raises(ValueError, match=r"drainWaitMs is 0\.0; it must be 0\.1 seconds or more"):
         batch(drainWaitMs="0")
+    with pytest.raises(ValueError, match=r"maxOutstandingMessages is 5; .* maxMessagesPerTrigger"):
+        stream(maxOutstandingMessages="5")
+
+
+def test_an_option_error_keeps_a_users_value_that_is_the_name_of_a_setting() -> None:
+    """`linger` is the setting of the option `lingerMs`."""
+    with pytest.raises(ValueError, match=re.escape("subscription is 'linger?', which")) as error:
+        stream(subscription="linger?", project="p")
+    assert "projects/p/subscriptions/linger?;" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"leaseSeconds": "5"}, "leaseSeconds is 5"),
+        ({"subscription": "a/b"}, "subscription is 'a/b'"),
+        ({"maxMessages": "5", "maxMessagesPerTrigger": "5"}, "'maxMessagesPerTrigger' is unknown"),
+        ({"maxMessages": "5", "drainWaitMs": "0"}, "drainWaitMs is 0.0"),
+        ({"maxOutstandingMessages": "1"}, "maxOutstandingMessages is 1"),
+    ],
+)
+def test_loading_a_spark_source_refuses_options_that_no_read_accepts(
+    given: dict[str, str], problem: str
+) -> None:
+    """`load()` does not know whether the read is a stream. It raises the likely kind's error."""
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        check_options({**REQUIRED, **given})
+
+
+@pytest.mark.parametrize("folder", ["hdfs://node/spool", "s3a://lake/spool", "http://host/spool"])
+def test_loading_a_spark_source_refuses_a_spool_folder_that_is_the_url_of_something_else(
+    folder: str,
+) -> None:
+    """A folder named `hdfs:` would be lost with the driver's disk."""
+    problem = f"spoolDir is {folder!r}; it must be a folder, or a URL that begins with s3://, gs://"
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        check_options({**REQUIRED, "spoolDir": folder})
+
+
+def test_loading_a_spark_source_with_a_bucket_needs_the_extra_for_buckets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pullstream.spark.spool_store.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'pullstream\[objectstore\]'"):
+        check_options({**REQUIRED, "spoolDir": "gs://lake/spool"})
+
+
+def test_loading_a_spark_source_refuses_settings_of_a_store_that_do_not_fit_its_spool() -> None:
+    keys = {"storage.aws_access_key_id": "id", "storage.aws_secret_access_key": "hush"}
+    bucket = {**REQUIRED, "spoolDir": "s3://lake/spool", **keys}
+    check_options(bucket)
+    with pytest.raises(ValueError, match=r"color; one of these names is unknown to"):
+        check_options({**bucket, "storage.color": "secret"})
+    with pytest.raises(ValueError, match=r"storage is given \(color\), but spoolDir is '/spool'"):
+        check_options({**REQUIRED, "storage.color": "secret"})
+    with pytest.raises(ValueError, match=r"spoolDir is 'az://lake/spool': .*[Aa]ccount"):
+        check_options({**REQUIRED, "spoolDir": "az://lake/spool"})
+
+
+@pytest.mark.spark
+def test_spark_redacts_settings_of_a_store_that_are_secrets(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {
+        **REQUIRED,
+        "spoolDir": "az://lake/spool",
+        "storage.azure_storage_account_name": "account",
+        "storageSecret.azure_storage_account_key": "aHVzaA==",
+    }
+    spark.readStream.format("pubsub").options(**options).load().explain("extended")
+    text = capsys.readouterr().out
+    assert "account_name=account" in text
+    assert "aHVzaA==" not in text
+
+
+def test_settings_of_a_store_are_read_from_options_in_any_case_and_are_not_displayed() -> None:
+    keys = {"storage.aws_access_key_id": "id", "StorageSecret.AWS_Secret_Access_Key": "hush"}
+    options = stream(spoolDir="s3://lake/spool", **keys)
+    assert options.settings.storage == {"aws_access_key_id": "id", "aws_secret_access_key": "hush"}
+    assert "hush" not in repr(options)
+
+
+@pytest.mark.parametrize("given", [{}, {"maxMessages": "5"}, {"lingerMs": "5"}])
+def test_loading_a_spark_source_accepts_options_of_a_stream_or_of_a_batch_read(
+    given: dict[str, str],
+) -> None:
+    check_options({**REQUIRED, **given})
+
+
+@pytest.mark.parametrize("missing", REQUIRED)
+def test_loading_a_spark_source_without_a_required_option_is_an_error(missing: str) -> None:
+    rest = {name: text for name, text in REQUIRED.items() if name != missing}
+    with pytest.raises(ValueError, match=f"'{missing}' is missing"):
+        check_options(rest)
+
+
+def test_an_option_error_of_a_stream_is_raised_by_the_readers_first_method() -> None:
+    """PySpark hides an error of `streamReader` behind its own UnboundLocalError.
+
+    `load()` accepts the options of a batch read, so only the query's start finds the error.
+    """
+    source = PubSubDataSource(CaseInsensitiveDict({**REQUIRED, "maxMessages": "5"}))
+    reader = source.streamReader(source.schema())
+    for method in (
+        reader.initialOffset,
+        lambda: reader.latestOffset({}, ReadMaxRows(1)),
+        # The first call of a query with a batch that is not committed.
+        lambda: reader.partitions({}, {}),
+    ):
+        with pytest.raises(ValueError, match="'maxmessages' is unknown"):
+            method()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 from zlib import crc32
 
 import pyarrow as pa
@@ -16,19 +16,30 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from pullstream.columns.record_batch import row_schema
 from pullstream.spark.datasource.options import BatchOptions, Layout, StreamOptions
 from pullstream.spark.datasource.partition import (
+    ChosenRows,
     FilePartition,
     InlinePartition,
     PartitionReader,
+    RowRange,
     with_subscription,
 )
-from pullstream.spark.datasource.planning import SENT_BYTES, divided, plan
-from pullstream.spark.datasource.source import LocalPubSubDataSource, PubSubDataSource
+from pullstream.spark.datasource.planning import (
+    SENT_BYTES,
+    PlannedRows,
+    divided,
+    plan,
+    planned_rows,
+    tasks_for,
+)
+from pullstream.spark.datasource.registration import register
+from pullstream.spark.datasource.source import message_columns
 from pullstream.spark.datasource.spark_batch_reader import PubSubBatchReader
 from pullstream.spark.datasource.stream_reader import PubSubStreamReader
-from pullstream.spark.rows.rows import row_schema
-from pullstream.spark.spool.segment import ACK_ID, SegmentFile
+from pullstream.spark.protocol.layout import Manifest, Part, Plan, Segment, segment_file
+from pullstream.spark.stores import LocalFolder
 
 OPTIONS = {"subscription": "projects/p/subscriptions/sub", "spoolDir": "/spool"}
 
@@ -42,20 +53,18 @@ def rows(ids: list[str], keys: list[str]) -> pa.RecordBatch:
     )
 
 
-def segment(folder: Path, seq: int, batches: list[pa.RecordBatch]) -> SegmentFile:
-    """Write a segment file as a session does."""
-    path = folder / f"{seq}.arrow"
-    with_ids = [
-        batch.append_column(ACK_ID, pa.array(["ack"] * batch.num_rows)) for batch in batches
-    ]
-    with pa.ipc.new_file(str(path), with_ids[0].schema) as writer:
-        for batch in with_ids:
-            writer.write_batch(batch)
-    return SegmentFile.open(path, seq)
+def segment(folder: Path, number: int, batches: list[pa.RecordBatch]) -> PlannedRows:
+    """Write a segment as a receiver does, and plan all its rows."""
+    path = f"{number}.arrow"
+    schema = batches[0].schema.with_metadata({b"pullstream": b"{}"})
+    with pa.ipc.new_file(str(folder / path), schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+    return PlannedRows((str(folder), {}, b"", 7), path, sum(batch.num_rows for batch in batches))
 
 
 @pytest.fixture
-def segments(tmp_path: Path) -> list[SegmentFile]:
+def segments(tmp_path: Path) -> list[PlannedRows]:
     """Return two segments, of three Arrow batches and of one, with ids 0 to 39."""
     batches = [
         rows(
@@ -83,12 +92,32 @@ def ids_of(partition: object) -> list[int]:
     [(None, [40]), (1, [40]), (2, [20, 20]), (3, [13, 13, 14]), (8, [5] * 8), (99, [1] * 40)],
 )
 def test_rows_of_a_batch_are_divided_among_spark_partitions_in_contiguous_ranges(
-    segments: list[SegmentFile], wanted: int | None, lengths: list[int], inline: bool
+    segments: list[PlannedRows], wanted: int | None, lengths: list[int], inline: bool
 ) -> None:
     """There are as many runs as requested, of similar length, in order, across segments."""
     parts = [ids_of(part) for part in plan(segments, Layout(partitions=wanted, inline=inline))]
     assert [len(part) for part in parts] == lengths
     assert [one for part in parts for one in part] == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("rows", "cores", "tasks"),
+    [
+        (10_000, 1, 1),
+        (10_000, 2, 2),
+        (10_000, 64, 2),
+        (50_000, 1, 2),
+        (50_000, 8, 8),
+        (50_000, 64, 10),
+        (1_000_000, 8, 40),
+        (1, 8, 1),
+    ],
+)
+def test_a_batch_is_divided_so_that_all_cores_have_work_unless_its_tasks_would_be_tiny(
+    rows: int, cores: int, tasks: int
+) -> None:
+    """A task has 5,000 to 25,000 rows."""
+    assert tasks_for(rows, cores) == tasks
 
 
 def test_spark_tasks_that_contain_rows_stay_below_the_task_size_limit(tmp_path: Path) -> None:
@@ -129,28 +158,28 @@ def test_spool_rows_written_with_old_columns_are_read_by_spark_with_the_current_
 @pytest.mark.parametrize("sent_bytes", [0, SENT_BYTES])
 @pytest.mark.parametrize("inline", [True, False])
 def test_all_rows_of_an_ordering_key_are_in_one_spark_partition_in_order(
-    segments: list[SegmentFile], inline: bool, sent_bytes: int
+    segments: list[PlannedRows], inline: bool, sent_bytes: int
 ) -> None:
     """The rows of a key are in one partition in order, and rows without a key are spread."""
     layout = Layout(partitions=3, by_key=True, inline=inline)
     with patch("pullstream.spark.datasource.planning.SENT_BYTES", sent_bytes):
-        planned = plan(segments, layout)
+        planned = plan(segments[:1], layout)
     is_sent = inline or sent_bytes > 0
     assert {type(part) for part in planned} == {InlinePartition if is_sent else FilePartition}
     parts = [ids_of(part) for part in planned]
-    assert sorted(one for part in parts for one in part) == list(range(40))
+    assert sorted(one for part in parts for one in part) == list(range(30))
     assert all(part == sorted(part) for part in parts)
     for key in range(3):
-        of_key = {i for i in range(40) if i % 4 and i % 3 == key}
+        of_key = {i for i in range(30) if i % 4 and i % 3 == key}
         assert [bool(of_key & set(part)) for part in parts].count(True) == 1
     assert all(any(i % 4 == 0 for i in part) for part in parts)
 
 
 @pytest.mark.parametrize("sent_bytes", [0, SENT_BYTES])
 @pytest.mark.parametrize("inline", [True, False])
-@pytest.mark.parametrize("partitions", [2, 40])
+@pytest.mark.parametrize("partitions", [2, 30])
 def test_the_division_by_ordering_key_hashes_and_reads_each_row_once_for_any_number_of_partitions(
-    segments: list[SegmentFile], partitions: int, inline: bool, sent_bytes: int
+    segments: list[PlannedRows], partitions: int, inline: bool, sent_bytes: int
 ) -> None:
     """Each key is hashed at most once in each Arrow batch."""
     hashed: list[bytes] = []
@@ -161,37 +190,41 @@ def test_the_division_by_ordering_key_hashes_and_reads_each_row_once_for_any_num
         hashed.append(key)
         return crc32(key)
 
-    def counted_read(file: SegmentFile, *limits: int) -> Iterator[pa.RecordBatch]:
-        for batch in read_rows(file, *limits):
+    def counted_read(rows: RowRange) -> Iterator[pa.RecordBatch]:
+        for batch in read_rows(rows):
             read.append(batch.num_rows)
             yield batch
 
-    def counted_choice(file: SegmentFile, numbers: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
-        for batch in choose(file, numbers):
+    def counted_choice(rows: ChosenRows) -> Iterator[pa.RecordBatch]:
+        for batch in choose(rows):
             chosen.append(batch.num_rows)
             yield batch
 
-    read_rows, choose = SegmentFile.read, SegmentFile.read_chosen
+    read_rows, choose = RowRange.read, ChosenRows.read
     with (
         patch("pullstream.spark.datasource.planning.crc32", count_hash),
         patch("pullstream.spark.datasource.planning.SENT_BYTES", sent_bytes),
-        patch.object(SegmentFile, "read", counted_read),
-        patch.object(SegmentFile, "read_chosen", counted_choice),
+        patch.object(RowRange, "read", counted_read),
+        patch.object(ChosenRows, "read", counted_choice),
     ):
-        parts = plan(segments, Layout(partitions=partitions, by_key=True, inline=inline))
+        parts = plan(segments[:1], Layout(partitions=partitions, by_key=True, inline=inline))
         assert len(parts) == partitions
-        assert sorted(one for part in parts for one in ids_of(part)) == list(range(40))
+        assert sorted(one for part in parts for one in ids_of(part)) == list(range(30))
     # At most four Arrow batches with three keys each.
     assert 3 <= len(hashed) <= 4 * 3
-    assert sum(read) == 40
-    assert sum(chosen) == (0 if inline or sent_bytes else 40)
+    assert sum(read) == 30
+    assert sum(chosen) == (0 if inline or sent_bytes else 30)
 
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_spark_partition_is_sent_without_the_source_code_of_its_classes(
-    segments: list[SegmentFile], inline: bool
+    segments: list[PlannedRows], inline: bool
 ) -> None:
-    """A partition is some hundred bytes larger than its rows, and the reader has the code."""
+    """A partition is some hundred bytes larger than its rows, and the reader has the code.
+
+    Each task gets and unpickles the reader, so it is small, too.
+    """
+    assert len(cloudpickle.dumps(PartitionReader())) < 25_000  # type: ignore[no-untyped-call]
     for by_key in (True, False):
         with patch("pullstream.spark.datasource.planning.SENT_BYTES", 0):
             layout = Layout(partitions=3, by_key=by_key, inline=inline)
@@ -202,6 +235,61 @@ def test_a_spark_partition_is_sent_without_the_source_code_of_its_classes(
             assert len(sent) < rows + 700
             received = list(PartitionReader().read(cloudpickle.loads(sent)))
             assert received == batches_of(part)
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 40])
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("by_key", [True, False])
+def test_rows_that_a_plan_leaves_out_are_in_no_spark_partition(
+    segments: list[PlannedRows], by_key: bool, inline: bool, partitions: int
+) -> None:
+    """They may be in any place of a segment. A segment without other rows is not read."""
+    settings = StreamOptions.parse(OPTIONS, files_are_shared=True).settings
+    left_out = [0, 3, 4, 9, 10, 28, 29]
+    parts = [
+        Part(Segment("a", 1), 30, left_out),
+        Part(Segment("b", 1), 10, list(range(10))),
+    ]
+    (rows,) = planned_rows(settings, Plan(1, 1, "", parts))
+    layout = Layout(partitions=partitions, by_key=by_key, inline=inline)
+    with patch("pullstream.spark.datasource.planning.SENT_BYTES", 0):
+        planned = plan([rows._replace(spool=segments[0].spool, path=segments[0].path)], layout)
+    found = [one for part in planned for one in ids_of(part)]
+    assert sorted(found) == [one for one in range(30) if one not in left_out]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_the_rows_of_a_key_in_several_segments_are_in_the_order_of_their_publishing(
+    tmp_path: Path, inline: bool
+) -> None:
+    """The segments of a receiver that was killed may come later than newer ones."""
+    times = [pa.array(each, pa.timestamp("us", "UTC")) for each in ([2, 4], [1, 3])]
+    column = row_schema().get_field_index("publish_time")
+    written = [
+        segment(tmp_path, number, [rows(ids, ["k", "k"]).set_column(column, "publish_time", each)])
+        for number, (ids, each) in enumerate(zip((["2", "4"], ["1", "3"]), times, strict=True))
+    ]
+    planned = plan(written, Layout(partitions=3, by_key=True, inline=inline))
+    assert [ids for part in planned if (ids := ids_of(part))] == [[1, 2, 3, 4]]
+
+
+def test_a_missing_or_damaged_segment_is_named_by_the_task_that_reads_it(tmp_path: Path) -> None:
+    """With its batch, its messages, and the command that reads the batch without it."""
+    path = "seg/r/000000000003.arrow"
+    store, spool = LocalFolder(tmp_path), (str(tmp_path), dict[str, str](), b"", 7)
+    command = f"pullstream spool skip 7 r/000000000003 --spool {tmp_path}"
+    missing = rf"segment {path} of plan 7 is not in .*{tmp_path}.*has the ids.*{command}"
+    with pytest.raises(FileNotFoundError, match=missing):
+        list(RowRange(spool, path, 0, 1).read())
+    ids = [str(number) for number in range(9)]
+    manifest = Manifest(Segment("r", 3), ids, 1)
+    store.create(manifest.segment.manifest, manifest.text("n"))
+    whole = segment_file(rows(ids, ["k"] * 9), "n")
+    for damaged in (b"damaged" * 100, whole[:-9], whole[:400]):
+        store.put(path, damaged)
+        message = rf"{path} of plan 7 in .* is damaged.*0, 1, 2, 3, 4 and 4 more.*{command}"
+        with pytest.raises(OSError, match=message):
+            list(ChosenRows(spool, path, bytes(4)).read())
 
 
 def test_a_spark_batch_without_rows_has_one_empty_partition() -> None:
@@ -229,8 +317,8 @@ def test_the_arrow_schema_of_message_rows_equals_the_schema_declared_to_spark(
     included: bool,
 ) -> None:
     """Spark compares Arrow schemas field by field and refuses other rows."""
-    source = PubSubDataSource({"includeSubscription": str(included)})
-    assert to_arrow_schema(source.schema(), timezone="UTC").equals(row_schema(included))
+    columns = message_columns({"includeSubscription": str(included)})
+    assert to_arrow_schema(columns, timezone="UTC").equals(row_schema(included))
 
 
 READ_ELSEWHERE = """
@@ -239,7 +327,7 @@ from importlib.abc import MetaPathFinder
 
 class Nothing(MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name.split(".")[0] in ("subscriber", "protocol", "grpc", "google"):
+        if name.split(".")[0] in ("pullstream", "pullstream_protocol", "grpc", "google"):
             raise ModuleNotFoundError(f"{name} is not installed here")
 
 sys.meta_path.insert(0, Nothing())
@@ -252,11 +340,15 @@ print(sum(batch.num_rows for batch in reader.read(partition)), source.name())
 @pytest.mark.parametrize("kind", ["stream", "batch"])
 @pytest.mark.parametrize("inline", [True, False])
 def test_spark_partition_objects_can_be_unpickled_in_an_executor_without_pullstream(
-    segments: list[SegmentFile], inline: bool, kind: str
+    segments: list[PlannedRows], inline: bool, kind: str
 ) -> None:
     """Objects that Spark sends to an executor need only pyspark and pyarrow."""
     partition = plan(segments, Layout(inline=inline))[0]
-    source = (PubSubDataSource if inline else LocalPubSubDataSource)(OPTIONS)
+    session = Mock()
+    session.sparkContext.master = "spark://host:7077" if inline else "local[2]"
+    session.sparkContext.defaultParallelism = 2
+    register(session)
+    source = session.dataSource.register.call_args[0][0](OPTIONS)
     reader = (
         PubSubStreamReader(StreamOptions.parse(OPTIONS, files_are_shared=True))
         if kind == "stream"

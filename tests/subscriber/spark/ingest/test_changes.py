@@ -152,4 +152,4 @@ def test_the_command_line_has_the_options_of_upserts() -> None:
     )
     for option in ("--latest-by", "--delete-when"):
         error = usage_error(*arguments, "delta", option, "updated_at")
-        assert "is only used together with merge_on" in error
+        assert "is only used together with --merge-on" in error

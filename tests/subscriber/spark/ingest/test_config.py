@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,8 @@ from pullstream.spark.errors import IngestError
 from pullstream.spark.ingest.columns import kinds
 from pullstream.spark.ingest.config import IngestJob
 from pullstream.spark.ingest.state import IngestState
+from pullstream.spark.protocol.layout import Owner
+from pullstream.spark.stores import LocalFolder
 from pullstream.spark.tables.batch import BatchName
 from tests.subscriber.command_line import failure, usage_error
 
@@ -168,14 +169,14 @@ def test_the_ingest_job_accepts_a_file_url_as_its_target_folder() -> None:
             "catalog is missing; an Iceberg table in 's3://b/rows' needs one",
         ),
         ({"to": DATABASE, "table": "t", "partition_by": ("a",)}, "partition_by is only for"),
-        ({"available_now": True, "every": 5.0}, "available_now and every exclude"),
+        ({"available_now": True, "every": 5.0}, "`available_now` and `every` exclude"),
         ({"every": 0.0}, "every is 0.0; it must be more than 0 seconds"),
         ({"to": "gs://bucket/rows"}, "state is missing; if to is not a local folder (gs)"),
         ({"decode": "avro", "schema": "id INT"}, "decode is 'avro'; it must be json"),
-        ({"decode": "json"}, "decode and schema go together"),
-        ({"schema": "id INT"}, "decode and schema go together"),
-        ({"bad_to": "/bad"}, "bad_to is only used together with decode; give that too"),
-        ({"options": {"spooldir": "/s"}}, "option 'spooldir' is not allowed: the spool is in"),
+        ({"decode": "json"}, "`decode` and `schema` go together"),
+        ({"schema": "id INT"}, "`decode` and `schema` go together"),
+        ({"bad_to": "/bad"}, "bad_to is only used together with `decode`; give that too"),
+        ({"options": {"spooldir": "/s"}}, "option 'spooldir' is not allowed: it is the argument"),
         ({"options": {"subscription": "s"}}, "option 'subscription' is not allowed: it is an"),
     ],
 )
@@ -187,18 +188,20 @@ def test_the_ingest_job_refuses_mutually_exclusive_options(
         job(**arguments)
 
 
-SPOOL = "c40bbb8e-3f4b-4b7c-9a8e-4c1df0e9a1f3"
-SOURCE = SPOOL.replace("-", "")
+SPOOL = "c40bbb8e3f4b4b7c9a8e4c1df0e9a1f3"
 
 
+@contextmanager
 def state_in(
     folder: Path,
     columns: Mapping[str, str] | None = None,
     newest: Callable[[str], int] = lambda source: 1_000,
     **arguments: Any,
-) -> AbstractContextManager[IngestState]:
+) -> Iterator[IngestState]:
     one = job(**arguments)
-    return IngestState.open(folder, one.identity, columns or {}, one.reading, newest)
+    with IngestState.open(folder, one.identity) as state:
+        state.begin(columns or {}, one.reading, newest)
+        yield state
 
 
 def spark_logs(folder: Path, *, planned: int, committed: int, offset: int = 0) -> None:
@@ -215,19 +218,42 @@ def spark_logs(folder: Path, *, planned: int, committed: int, offset: int = 0) -
         shutil.rmtree(log, ignore_errors=True)
         log.mkdir(parents=True)
         for number in range(max(0, last - 1), last + 1):
-            content = f'v1\n{{"batchWatermarkMs":0}}\n{{"seq": {offset + number}}}\n'
+            content = f'v1\n{{"batchWatermarkMs":0}}\n{{"plan": {offset + number}, "chain": "c"}}\n'
             (log / str(number)).write_text(content)
             (log / f".{number}.crc").touch()
-    spool = folder / "spool"
-    spool.mkdir(exist_ok=True)
-    (spool / "meta.json").write_text(json.dumps({"id": SPOOL}))
+    founder = Owner(0, "projects/p/subscriptions/s", "", 0, SPOOL)
+    LocalFolder(folder / "spool").create("owner/000000000000.json", founder.text())
+
+
+def test_settings_of_stores_go_to_the_table_and_to_the_spool_of_their_kind(tmp_path: Path) -> None:
+    """Each store refuses names that it does not know."""
+    aws = {"aws_region": "eu-west-1", "aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    azure = {"azure_storage_account_name": "c", "azure_storage_account_key": "ZA=="}
+    both = {**aws, **azure}
+    given: dict[str, Any] = {"subscription": "s", "state": tmp_path}
+    one = IngestJob(**given, to="az://lake/t", spool="s3://lake/spool", storage=both)
+    assert one.storage_of("az://lake/t") == azure
+    options = one.source_options()
+    assert options["spoolDir"] == "s3://lake/spool"
+    # Spark redacts options of this name.
+    found = {name for name in options if name.startswith("storage")}
+    assert found == {f"storageSecret.{name}" for name in aws}
+    # A folder gets none, and then the spool has all of them.
+    one = IngestJob(**given, to=str(tmp_path / "t"), spool="s3://lake/spool", storage=aws)
+    assert one.storage_of(one.to) == {}
+    assert "obstore" in one.modules_of_tasks
+    with pytest.raises(ValueError, match=r"storage is given, but to is .*, and spool is '/spool'"):
+        IngestJob(**given, to="/t", spool="/spool", storage=aws)
+    with pytest.raises(ValueError, match="spool is 'hdfs://x'; it must be a folder, or a URL"):
+        IngestJob(**given, to="/t", spool="hdfs://x")
 
 
 def test_the_state_folder_of_an_ingest_job_contains_checkpoint_and_spool(tmp_path: Path) -> None:
     """The state folder has a checkpoint, given as a URI, and a spool."""
     with state_in(tmp_path) as state:
         assert state.checkpoint == (tmp_path / "checkpoint").as_uri()
-        assert state.spool == tmp_path / "spool"
+        assert isinstance(state.spool, LocalFolder)
+        assert state.spool.folder == tmp_path / "spool"
 
 
 def test_a_batch_of_an_ingest_job_is_named_after_the_spool_and_the_sources_offset(
@@ -240,11 +266,11 @@ def test_a_batch_of_an_ingest_job_is_named_after_the_spool_and_the_sources_offse
     spark_logs(tmp_path, planned=7, committed=6, offset=30)
     for _ in range(2):
         with state_in(tmp_path) as state:
-            assert state.batch(7) == BatchName(SOURCE, 37)
-            assert state.batch(6) == BatchName(SOURCE, 36)
+            assert state.batch(7) == BatchName(SPOOL, 37)
+            assert state.batch(6) == BatchName(SPOOL, 36)
     spark_logs(tmp_path, planned=0, committed=-1, offset=43)
     with state_in(tmp_path) as state:
-        assert state.batch(0) == BatchName(SOURCE, 43)
+        assert state.batch(0) == BatchName(SPOOL, 43)
 
 
 @pytest.mark.parametrize("content", [None, "", "v1\n{}\n-\n", 'v1\n{}\n{"other": 1}\n'])
@@ -340,7 +366,7 @@ def test_an_ingest_batch_not_yet_in_the_table_may_be_decoded_with_other_settings
         pass
     spark_logs(tmp_path, planned=7, committed=6)
     with state_in(tmp_path, newest=before, **LOOSE):
-        assert asked == [SOURCE]
+        assert asked == [SPOOL]
     # Then it was written with the new schema.
     with pytest.raises(IngestError, match="started with schema 'id BIGINT',"):
         state_in(tmp_path, **STRICT).__enter__()
@@ -417,7 +443,25 @@ def test_the_ingest_command_without_pyspark_prints_the_extra_to_install(
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--decode", "json"], "decode and schema go together"),
+        (
+            ["--decode", "json"],
+            "--decode and --schema go together: give --decode json and "
+            "--schema 'id BIGINT, name STRING'",
+        ),
+        (
+            ["--to", "s3://b/x", "--format", "iceberg"],
+            "--catalog is missing; an Iceberg table in 's3://b/x' needs one, such as "
+            "--catalog type=rest --catalog uri=https://...; only",
+        ),
+        (["--no-metadata"], "--no-metadata is given, but --decode is missing; without"),
+        (["--event-range", "1h"], "--event-range is the distance of --partition-by's times"),
+        (["--available-now", "--every", "1m"], "--available-now and --every exclude each other"),
+        (["--latest-by", "to is"], "--latest-by is only used together with --merge-on"),
+        (
+            ["--partition-by", "to is; day_of"],
+            "--partition-by has 'to is; day_of'; it must be COLUMN, day(COLUMN)",
+        ),
+        (["--subscription", "x", "--project", "p"], "an id has 3 to 255 characters: letters"),
         (
             ["--batch-rows", "5", "--option", "maxmessagespertrigger=9"],
             "--batch-rows and --option maxMessagesPerTrigger are the same; give",

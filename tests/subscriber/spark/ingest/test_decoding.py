@@ -87,6 +87,8 @@ VALUES: list[tuple[str, str, Any]] = [
     ("BIGINT", "9223372036854775808", None),
     ("BIGINT", '"9223372036854775808"', None),
     ("BIGINT", "1.5", None),
+    ("BIGINT", "1.0", None),
+    ("BIGINT", '"1e2"', None),
     ("BIGINT", '"1.5"', None),
     ("BIGINT", '" 1"', None),
     ("BIGINT", '""', None),
@@ -102,7 +104,10 @@ VALUES: list[tuple[str, str, Any]] = [
     ("TINYINT", "200", None),
     ("TINYINT", '"200"', None),
     ("DOUBLE", "1.25", 1.25),
-    ("DOUBLE", "1e400", math.inf),
+    ("DOUBLE", "1e400", None),
+    ("DOUBLE", '"1e400"', None),
+    ("DOUBLE", "-1e400", None),
+    ("DOUBLE", "1e-400", 0.0),
     ("DOUBLE", '"-1.25e-3"', -0.00125),
     ("DOUBLE", '"Infinity"', math.inf),
     ("DOUBLE", '"-Infinity"', -math.inf),
@@ -110,10 +115,19 @@ VALUES: list[tuple[str, str, Any]] = [
     ("DOUBLE", '"0x1p3"', None),
     ("DOUBLE", '"1,5"', None),
     ("FLOAT", '"0.5"', 0.5),
+    ("FLOAT", "1e39", None),
+    ("FLOAT", '"1e39"', None),
+    ("FLOAT", '"Infinity"', math.inf),
+    ("ARRAY<DOUBLE>", "[1e400]", None),
+    ("ARRAY<DOUBLE>", '["Infinity", 1]', [math.inf, 1.0]),
     ("DECIMAL(38,18)", "12345678901234567890.123456789012345678", "exact"),
     ("DECIMAL(38,18)", '"12345678901234567890.123456789012345678"', "exact"),
     ("DECIMAL(4,2)", "99.99", Decimal("99.99")),
+    # Spark rounds these.
     ("DECIMAL(4,2)", "1.005", Decimal("1.01")),
+    ("DECIMAL(4,2)", '"1.005"', Decimal("1.01")),
+    ("DECIMAL(4,2)", "1.5000", Decimal("1.50")),
+    ("DECIMAL(4,2)", '"1.5e1"', Decimal("15.00")),
     ("DECIMAL(4,2)", "100", None),
     ("DECIMAL(4,2)", '"100"', None),
     ("DECIMAL(4,2)", "99.995", None),
@@ -128,7 +142,34 @@ VALUES: list[tuple[str, str, Any]] = [
     ("TIMESTAMP_NTZ", '"2026-11-01T02:03:04Z"', None),
     ("BOOLEAN", '"true"', None),
     ("STRING", '"1,5"', "1,5"),
+    # Spark reads these through a double.
+    ("STRING", "0.12345678901234567890123", "0.12345678901234568"),
+    ("STRING", "12345678901234567890.5", "1.2345678901234567E19"),
+    ("STRING", "12345678901234567890", "12345678901234567890"),
+    ("STRING", "1e400", '"Infinity"'),
+    ("STRING", '[1.10, 1e400, "\\u00e4"]', '[1.1,"Infinity","ä"]'),
+    ("STRING", '{"k": 1, "k": [true]}', '{"k":1,"k":[true]}'),
+    ("STRING", '"\\ud800x"', "?x"),
+    ("BINARY", '"AQI="', b"\x01\x02"),
+    ("BINARY", '"AQI"', None),
+    ("MAP<STRING, INT>", '{"k": 1, "k": 2}', {"k": 2}),
+    ("STRUCT<k: INT>", '{"k": 1, "k": 2, "K": 3}', (2,)),
 ]
+
+
+def _given(kind: str, text: str) -> str:
+    """Return the type of a JSON value in the words of a reason."""
+    value = json.loads(text)
+    if isinstance(value, list):
+        return f"array of {_given('', json.dumps(value[0]))}" if value else "array"
+    names = {str: "string", bool: "boolean", dict: "object"}
+    if type(value) in names:
+        return names[type(value)]
+    if kind.startswith("DECIMAL"):
+        return "number with too many digits"
+    if kind.endswith("INT") and isinstance(value, float):
+        return "number with a fraction"
+    return f"number{'' if kind == 'DATE' else ' out of range'}" if kind else "number"
 
 
 def test_the_json_decoding_reads_each_value_in_full_or_refuses_it_with_a_reason(
@@ -148,10 +189,10 @@ def test_the_json_decoding_reads_each_value_in_full_or_refuses_it_with_a_reason(
         data = [f'{{"{columns[kind]}": {text}{rest}}}'.encode() for kind, text, _ in VALUES]
         good, reasons, _ = decoded(spark, decoding, *data)
         found = {int(row.pubsub_message_id): row for row in good}
-        for number, (kind, _, expected) in enumerate(VALUES):
+        for number, (kind, text, expected) in enumerate(VALUES):
             column = columns[kind]
             if expected is None:
-                told = f"does not fit: {column} {kind.lower()}"
+                told = f"does not fit: {column} {kind.lower()} (given: {_given(kind, text)})"
                 assert (number in found, reasons[data[number]]) == (False, told)
             else:
                 value = exact if expected == "exact" else expected
@@ -177,7 +218,9 @@ def near(bound: int) -> st.SearchStrategy[int]:
     )
 
 
-DECIMALS = st.decimals(-(10**9), 10**9, places=4).map(lambda value: format(value, "f"))
+DECIMALS = st.integers(1, 4).flatmap(
+    lambda places: st.decimals(-(10**9), 10**9, places=places).map(lambda one: format(one, "f"))
+)
 NUMBERS = st.one_of(
     *(
         st.tuples(st.just(kind), near(bound).map(str), st.booleans())
@@ -278,7 +321,11 @@ def test_the_json_decoding_refuses_times_that_are_not_in_the_form_of_rfc_3339(
     data = [json.dumps({"t": text}).encode() for text in (*TIMES_REFUSED, 1764000000000)]
     good, reasons, _ = decoded(spark, JsonDecoding.from_ddl("t TIMESTAMP"), *data)
     assert good == []
-    assert reasons == dict.fromkeys(data, "does not fit: t timestamp")
+    assert set(reasons) == set(data)
+    assert set(reasons.values()) == {
+        "does not fit: t timestamp (given: string)",
+        "does not fit: t timestamp (given: number)",
+    }
 
 
 @pytest.mark.parametrize(
@@ -348,7 +395,14 @@ def test_the_json_decoding_converts_values_inside_arrays_maps_and_structs(
     assert first.m == {"b": 2.5, "c": -1.0}
     assert first.s == (-1, Decimal("1.25"))
     assert (empty["items"], empty.m, empty.s) == (None, None, None)
-    assert reasons == dict.fromkeys(data[2:], "a nested value does not fit the schema")
+    assert list(reasons.values()) == [
+        "does not fit: items array<struct<id:bigint,at:timestamp>> (given: array of object)",
+        "does not fit: items array<struct<id:bigint,at:timestamp>> (given: array of object)",
+        "does not fit: m map<string,double> (given: object)",
+        "does not fit: s.a tinyint (given: number out of range)",
+        "does not fit: s.p decimal(5,2) (given: string)",
+        "does not fit: s.p decimal(5,2) (given: number with too many digits)",
+    ]
     assert counts == {"unknown_fields": 0, "cut_times": 1}
     types = decoding.good(decoding.read(messages(spark), "")).schema
     assert types["items"].dataType.simpleString() == "array<struct<id:bigint,at:timestamp>>"
@@ -359,12 +413,15 @@ def test_the_json_decoding_converts_values_inside_arrays_maps_and_structs(
 def test_the_json_decoding_accepts_a_byte_order_mark_and_counts_unknown_fields(
     spark: SparkSession,
 ) -> None:
-    """Fields of good messages that the schema does not name are counted, and nothing else is."""
+    """Fields of good messages that the schema does not name are counted, and nothing else is.
+
+    Names are case-sensitive, and the last of two equal ones is taken.
+    """
     decoding = JsonDecoding.from_ddl("id BIGINT NOT NULL, n STRUCT<a: INT>")
     data = [
         b'\xef\xbb\xbf{"id": 1, "x": 2, "ID": 3}',
         b' {"id": "2", "y": {"id": 1}} \n',
-        b'{"id": 3, "n": {"a": 1}}',
+        b'{"id": 9, "id": 3, "n": {"a": 1}}',
         b'{"x": 1}',
         b"\xef\xbb\xbf",
     ]
@@ -372,6 +429,43 @@ def test_the_json_decoding_accepts_a_byte_order_mark_and_counts_unknown_fields(
     assert [row.id for row in good] == [1, 2, 3]
     assert reasons == {b'{"x": 1}': "missing: id", b"\xef\xbb\xbf": "not one JSON value"}
     assert counts == {"unknown_fields": 3, "cut_times": 0}
+
+
+def test_the_json_decoding_names_the_fields_outside_the_schema_by_their_paths(
+    spark: SparkSession,
+) -> None:
+    """Objects in objects are looked into; arrays and maps are not."""
+    ddl = "id BIGINT, n STRUCT<a: INT, `b c`: STRUCT<d: INT>>, m MAP<STRING, INT>"
+    decoding = JsonDecoding.from_ddl(f"{ddl}, l ARRAY<STRUCT<a: INT>>")
+    value = {"x": 1, "n": {"a": 1, "y.z": 2, "b c": {"d": 1, "e": 2}}, "m": {"k": 1}, "l": [{}]}
+    data = [json.dumps(value).encode(), b'{"n": null}', b'{"q": 1, "id": "x"}', b"[]"]
+    unknown = decoding.unknown()
+    assert unknown is not None
+    rows = messages(spark, *data)
+    found = decoding.read(rows, "batch").select(unknown.alias("names")).collect()
+    assert [row.names for row in found] == [["x", "n.y.z", "n.b c.e"], [], None, None]
+
+
+def test_the_reason_of_a_bad_row_has_the_path_and_the_types_of_each_value(
+    spark: SparkSession,
+) -> None:
+    """The wanted type comes first. A text that is no JSON variant has no path."""
+    ddl = "id BIGINT, n STRUCT<a: INT, b: STRUCT<c: DATE>>, l ARRAY<INT>, m MAP<STRING, INT>"
+    decoding = JsonDecoding.from_ddl(f"{ddl}, p DECIMAL(3, 1)")
+    reasons = {
+        b'{"n": {"a": "x", "b": {"c": 5}}}': "n.a int (given: string), n.b.c date (given: number)",
+        b'{"n": 5, "id": {}}': "id bigint (given: object), n struct (given: number)",
+        b'{"n": {"b": [1]}}': "n.b struct (given: array of number)",
+        b'{"l": ["x"], "p": "1,5"}': "l array<int> (given: array of string), "
+        "p decimal(3,1) (given: string)",
+        b'{"l": {"a": 1}, "m": {"a": true}}': "l array<int> (given: object), "
+        "m map<string,int> (given: object)",
+        b'{"id": true, "n": null}': "id bigint (given: boolean)",
+    }
+    told = {data: f"does not fit: {text}" for data, text in reasons.items()}
+    told[b'{"id": "x", "id": "y"}'] = "a value does not fit the schema"
+    _, found, _ = decoded(spark, decoding, *told)
+    assert found == told
 
 
 REASONS = {
@@ -384,10 +478,25 @@ REASONS = {
     b'{"id": 1}] and more': "not one JSON value",
     b'{"id": 1}} and more': "not one JSON value",
     b'{"id": "1"}} and more': "not one JSON value",
+    # Forms that readers of JSON often accept, in a column and outside the schema.
+    b"{'id': 21}": "not one JSON value",
+    b'{"id": 1, "x": \'y\'}': "not one JSON value",
+    b"{id: 21}": "not one JSON value",
+    b'{"id": 021}': "not one JSON value",
+    b'{"id": +1}': "not one JSON value",
+    b'{"id": 1, "x": .5}': "not one JSON value",
+    b'{"id": 1, "x": NaN}': "not one JSON value",
+    b'{"id": 1, "x": -Infinity}': "not one JSON value",
+    b'{"id": 1, "country": "a\tb"}': "not one JSON value",
+    b'{"id": 1, "x": "a\nb"}': "not one JSON value",
+    b'{"id": 1, "x": "\\q"}': "not one JSON value",
+    b'{"id": 1,}': "not one JSON value",
+    b'{"id": 1, "x": [1,]}': "not one JSON value",
+    b'{"id": 1 /* one */}': "not one JSON value",
     b'{"id": 1, "country": "\xff"}': "not UTF-8",
     b'[{"id": 1}]': "not a JSON object",
     b"null": "not a JSON object",
-    b'{"id": "x", "country": []}': "does not fit: id bigint",
+    b'{"id": "x", "country": []}': "does not fit: id bigint (given: string)",
     b'{"country": "DE"}': "missing: id",
     None: "empty",
 }
@@ -521,7 +630,7 @@ def test_a_schema_with_hundreds_of_not_null_columns_is_written_with_its_bad_rows
     reasons = ds.dataset(bad.place).to_table().column("reason").to_pylist()
     assert reasons == [
         f"missing: c1, c{columns - 1}",
-        f"does not fit: c0 bigint, c{columns - 2} timestamp",
+        f"does not fit: c0 bigint (given: string), c{columns - 2} timestamp (given: string)",
     ]
 
 
@@ -655,7 +764,7 @@ def test_the_ingest_command_refuses_no_metadata_without_decoding(tmp_path: Path)
     told = usage_error(
         *("ingest", "--subscription", SUBSCRIPTION, "--to", str(tmp_path), "--no-metadata")
     )
-    assert "metadata is False, but decode is missing" in told
+    assert "--no-metadata is given, but --decode is missing" in told
 
 
 def test_a_replayed_batch_keeps_the_decoding_that_decides_which_rows_are_good() -> None:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[4]
-SCHEMA = "id BIGINT NOT NULL"
+SCHEMA = "id BIGINT NOT NULL, more STRUCT<a: INT>"
+
+DATA = (b'{"id": 1, "more": {"x": 2}}', b"bad", b"worse", b"{}")
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def broker() -> Iterator[Emulator]:
     ):
         topics.create_topic(name=TOPIC)
         client.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
-        topics.publish(TOPIC, [{"data": one} for one in (b'{"id": 1}', b"bad", b"worse", b"{}")])
+        topics.publish(TOPIC, [{"data": one} for one in DATA])
         yield emulator
 
 
@@ -61,18 +63,19 @@ def test_the_ingest_command_prints_progress_and_a_result_as_json(
     assert result.code == 0, result.stderr
     *progress, last = result.objects
     assert {one["type"] for one in progress} == {"progress"}
-    assert progress[0]["phase"] == "starting Spark"
+    assert progress[0]["phase"] == "checking the subscription"
     assert last.pop("seconds") > 0
     assert last.pop("time").endswith("Z")
-    assert last.pop("badReason") == "not one JSON value"
+    assert last.pop("badReasons") == {"not one JSON value": 2, "missing: id": 1}
     assert last == {
         "type": "result",
         "batches": 1,
         "messages": 4,
-        "bytes": 19,
+        "bytes": sum(map(len, DATA)),
         "bad": 3,
         "known": 0,
-        "unknownFields": 0,
+        "unknownFields": 1,
+        "unknownFieldNames": {"more.x": 1},
         "cutTimes": 0,
         "duplicates": 0,
         "to": str(tmp_path / "rows"),
@@ -80,7 +83,8 @@ def test_the_ingest_command_prints_progress_and_a_result_as_json(
         "stopped": False,
     }
     status = pullstream("ingest", "status", str(tmp_path / "rows"), "--json").objects[0]
-    assert (status["planned"], status["committed"], status["messages"]) == (0, 0, 0)
+    assert (status["planned"], status["committed"], status["messages"]) == (1, 1, 0)
+    assert (status["sparkPlanned"], status["sparkCommitted"]) == (0, 0)
 
 
 def test_the_ingest_command_has_an_exit_code_for_each_cause_of_a_failure(
@@ -91,7 +95,8 @@ def test_the_ingest_command_has_an_exit_code_for_each_cause_of_a_failure(
     state = ("--state", str(tmp_path / "state"))
     missing = arguments(broker, tmp_path / "rows", *state)
     missing[2] = "projects/p/subscriptions/nowhere"
-    assert failed(missing) == (3, "subscription", "the job failed: NotFound: 404")
+    assert failed(missing) == (3, "subscription", "the job cannot start: NotFound:")
+    assert pullstream(*arguments(broker, tmp_path / "rows", *state, "--available-now")).code == 0
     other = arguments(broker, tmp_path / "other", *state)
     assert failed(other) == (5, "state", "the state in")
     unwritable = arguments(broker, tmp_path / "file" / "rows", "--state", str(tmp_path / "more"))
@@ -178,8 +183,8 @@ def test_a_signal_to_its_process_group_ends_the_ingest_command_without_foreign_l
     stop = "Stopping after the current batch; Ctrl-C again stops at once."
     assert [line.strip() for line in job.errors] == [stop]
     phases = [one["phase"] for one in seen]
-    assert phases[0] == "starting Spark"
-    assert {"opening the table", "waiting for messages"} <= set(phases)
+    assert phases[0] == "checking the subscription"
+    assert {"starting Spark", "waiting for messages"} <= set(phases)
     assert any(one["unacknowledged"] == 4 for one in seen)
 
 
@@ -187,7 +192,7 @@ def test_the_source_process_of_spark_ends_without_a_trace_of_a_closed_connection
     """Spark closes the connection when it stops a query. Another error has its trace."""
     for error, is_shown in (("BrokenPipeError()", False), ("KeyError()", True)):
         script = (
-            "from pullstream.spark.datasource.stream_reader import _end_without_trace\n"
+            "from pullstream.spark.datasource.source_reader import _end_without_trace\n"
             f"_end_without_trace()\nraise {error}"
         )
         result = run_command([sys.executable, "-c", script])

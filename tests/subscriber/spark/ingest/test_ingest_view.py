@@ -28,22 +28,31 @@ from pullstream.cli.ingest_view import (
     shown,
     summary,
 )
-from pullstream.spark.ingest.report import IngestReport, Phase, Totals
+from pullstream.spark.ingest.report import (
+    IngestReport,
+    Phase,
+    Receivers,
+    Totals,
+    Waiting,
+)
+from pullstream.spark.receiving.outage_note import Outage
 from pullstream_protocol.clock import ManualClock
 from tests.completed import run_command
 
 NOW = 1_700_000_000.0
 
 REPORT = IngestReport(
-    Totals(batches=3, rows=3000, bytes=34_864, bad=5, known=1),
+    Totals(batches=3, rows=3000, bytes=34_864, bad=5, known=1, unknown_fields=7),
     seconds=14.9,
-    source={"suppressedDuplicates": 2},
+    source={"leftOut": 2, "plan": 7, "longCommitted": 1},
     to="/data/orders",
     bad_to="/data/orders-deadletter",
     phase=Phase.WRITING,
     since=NOW - 3,
-    lag=75.0,
+    waiting=Waiting(2, 40_000, 3, 75.0),
+    receivers=Receivers(4, 3, 1),
     reasons={"not UTF-8": 1, "missing: id": 4},
+    unknown={"c": 3, "a.b": 4},
 )
 
 
@@ -66,12 +75,13 @@ def test_the_ingest_progress_has_phase_rates_lag_backlog_and_the_reason_of_bad_r
     """Parts without a value are left out."""
     assert progress_text(Moment(REPORT, Rates(312.4, 3400.0), 2000, NOW)) == (
         "writing for 3s, 3,000 rows in 3 batches, 312 rows/s, 3,400 bytes/s, lag 1m 15s, "
-        "2,000 messages unacknowledged, 1 batches were there already, "
-        "5 bad (most often: missing: id)"
+        "3 of 4 receivers, started again 1 time, 2,000 messages unacknowledged, "
+        "1 batch was there already, "
+        "5 bad rows (most often: missing: id), 7 fields outside the schema (most often: a.b, c)"
     )
     started = Moment(IngestReport(since=NOW), Rates(0.0, 0.0), None, NOW)
     assert progress_text(started) == (
-        "starting Spark for 0s, 0 rows in 0 batches, 0 rows/s, 0 bytes/s, lag 0s"
+        "checking the subscription for 0s, 0 rows in 0 batches, 0 rows/s, 0 bytes/s, lag 0s"
     )
 
 
@@ -84,6 +94,33 @@ def test_the_ingest_progress_tells_since_when_the_job_waits_for_messages(
     local = datetime.fromtimestamp(NOW - ago).astimezone().strftime(form)
     text = progress_text(Moment(report, Rates(0.0, 0.0), None, NOW))
     assert text.startswith(f"waiting for messages since {local}, ")
+
+
+OUTAGE = IngestReport(
+    phase=Phase.UNREACHABLE,
+    since=NOW - 5,
+    outage=Outage(NOW - 5, "UNAVAILABLE: connection refused"),
+    server="pubsub.shop:8085",
+)
+
+
+def test_the_ingest_progress_names_the_server_that_cannot_be_reached() -> None:
+    """A person sees what to repair, and a program, too."""
+    moment = Moment(OUTAGE, Rates(0.0, 0.0), None, NOW)
+    local = datetime.fromtimestamp(NOW - 5).astimezone().strftime("%H:%M:%S")
+    assert progress_text(moment).startswith(
+        f"waiting for the server at pubsub.shop:8085 since {local} "
+        "(UNAVAILABLE: connection refused), 0 rows"
+    )
+    record = progress_record(moment)
+    assert record["phase"] == "waiting for the server"
+    assert record["outage"] == {
+        "server": "pubsub.shop:8085",
+        "since": "2023-11-14T22:13:15.000Z",
+        "error": "UNAVAILABLE: connection refused",
+    }
+    values = {metric.name: metric.values for metric in metrics_of(moment)}
+    assert values["pullstream_ingest_outage_seconds"] == {"": 5.0}
 
 
 def test_the_json_progress_of_an_ingest_job_has_one_shape_from_its_first_line_on() -> None:
@@ -100,9 +137,10 @@ def test_the_json_progress_of_an_ingest_job_has_one_shape_from_its_first_line_on
         "messages": 3000,
         "bytes": 34_864,
         "bad": 5,
-        "badReason": "missing: id",
+        "badReasons": {"missing: id": 4, "not UTF-8": 1},
         "known": 1,
-        "unknownFields": 0,
+        "unknownFields": 7,
+        "unknownFieldNames": {"a.b": 4, "c": 3},
         "cutTimes": 0,
         "duplicates": 2,
         "seconds": 14.9,
@@ -110,12 +148,19 @@ def test_the_json_progress_of_an_ingest_job_has_one_shape_from_its_first_line_on
         "bytesPerSecond": 3400.0,
         "lagSeconds": 75.0,
         "unacknowledged": 2000,
+        "plan": 7,
+        "waitingSegments": 2,
+        "waitingBytes": 40_000,
+        "deliveryAttempts": 3,
+        "longCommitted": 1,
+        "receivers": {"wanted": 4, "running": 3, "restarts": 1},
+        "outage": None,
         "notice": "",
     }
     result = json.loads(summary(REPORT, as_json=True, now=NOW))
     assert result["type"] == "result"
     assert result["to"] == "/data/orders"
-    counts = ("batches", "messages", "bytes", "bad", "badReason", "known", "duplicates", "seconds")
+    counts = ("batches", "messages", "bytes", "bad", "badReasons", "known", "duplicates", "seconds")
     assert {name: result[name] for name in counts} == {name: later[name] for name in counts}
 
 
@@ -124,9 +169,22 @@ def test_the_summary_of_an_ingest_job_names_known_batches_and_the_most_frequent_
     assert summary(REPORT, as_json=False, now=NOW).splitlines() == [
         "3,000 messages in 3 batches, 34,864 bytes of data, in 14.9 s (201 a second)",
         "2,995 rows to /data/orders",
-        "5 undecodable messages to /data/orders-deadletter, most often: missing: id",
-        "1 batches were in the table already",
+        "5 bad rows to /data/orders-deadletter",
+        "  4 because of: missing: id",
+        "  1 because of: not UTF-8",
+        "1 batch was in the table already",
+        "7 fields outside the schema left out, most often: a.b, c",
         "2 duplicates left out",
+    ]
+
+
+def test_the_summary_of_upserts_counts_changes_and_one_is_written_as_one() -> None:
+    """The table may have fewer rows than changes."""
+    report = IngestReport(Totals(batches=1, rows=1, bytes=9), seconds=2.0, to="/data/customers")
+    assert summary(report, as_json=False, now=NOW, unit="change").splitlines() == [
+        "1 message in 1 batch, 9 bytes of data, in 2.0 s (0 a second)",
+        "1 change to /data/customers",
+        "0 duplicates left out",
     ]
 
 
@@ -264,11 +322,21 @@ def test_the_metrics_of_an_ingest_job_have_its_counts_lag_backlog_and_phase() ->
         ("batches_total", "s"): 3,
         ("known_batches_total", "s"): 1,
         ("bad_rows_total", "s"): 5,
+        ("unknown_fields_total", "s"): 7,
         ("duplicates_total", "s"): 2,
         ("bad_rows_by_reason_total", "s", "not UTF-8"): 1,
         ("bad_rows_by_reason_total", "s", "missing: id"): 4,
         ("lag_seconds", "s"): 75,
         ("unacknowledged_messages", "s"): 2000,
+        ("plan", "s"): 7,
+        ("waiting_segments", "s"): 2,
+        ("waiting_bytes", "s"): 40_000,
+        ("delivery_attempts", "s"): 3,
+        ("long_committed_total", "s"): 1,
+        ("receivers_wanted", "s"): 4,
+        ("receivers", "s"): 3,
+        ("receiver_restarts_total", "s"): 1,
+        ("outage_seconds", "s"): 0,
         ("phase_seconds", "s"): 3,
         **phases,
     }

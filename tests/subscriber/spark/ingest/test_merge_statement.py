@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import random
-import shutil
-import subprocess
-import tempfile
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from pullstream.spark.ingest.jdbc_target import merge_statement
+from pullstream.spark.ingest.jdbc_target import merge_statement, table_statements
 from pullstream.spark.tables.merge import MergeColumns
+from tests.optional_tools import missing
+from tests.subscriber.spark.postgresql import (
+    PostgresqlServer,
+    postgresql_server,
+    server_programs,
+)
+
+GUIDE = Path(__file__).resolve().parents[4] / "docs" / "spark-upserts.md"
 
 COLUMNS = MergeColumns(
     ("shop", "Id"),
@@ -67,70 +71,41 @@ def test_the_statement_replaces_rows_only_by_newer_changes() -> None:
     )
 
 
-def _programs() -> Path | None:
-    """Return the folder of PostgreSQL's programs, which Debian does not put on the path."""
-    found = shutil.which("initdb")
-    folders = [Path(found).resolve().parent] if found else []
-    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    return next((one for one in folders if (one / "initdb").exists()), None)
-
-
-_PROGRAMS = _programs()
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[list[str]]:
-    """Yield the arguments of psql for a server that listens in a folder."""
-    if _PROGRAMS is None:
-        pytest.skip("PostgreSQL is not installed")
-    # The server refuses to run as root, and its socket's path must be short.
-    user = "postgres" if os.geteuid() == 0 else getpass.getuser()
-    folder = Path(tempfile.mkdtemp(prefix="pg"))
-    if os.geteuid() == 0:
-        shutil.chown(folder, user)
-
-    def run(program: str, *arguments: str) -> None:
-        subprocess.run(
-            [_PROGRAMS / program, "-D", folder / "data", *arguments],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            user=user if os.geteuid() == 0 else None,
-            cwd=folder,
-        )
-
-    try:
-        run("initdb", "-A", "trust", "-U", "test", "--no-sync", "--encoding", "UTF8")
-        options = f"-k {folder} -c listen_addresses='' -c fsync=off"
-        run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", options, "start")
-        try:
-            yield [
-                str(_PROGRAMS / "psql"),
-                "-h",
-                str(folder),
-                "-U",
-                "test",
-                "-qAtv",
-                "ON_ERROR_STOP=1",
-                "postgres",
-            ]
-        finally:
-            run("pg_ctl", "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder)
-
-
-def query(server: list[str], *statements: str) -> list[str]:
-    done = subprocess.run(
-        server, input=";\n".join(statements), capture_output=True, text=True, check=True
-    )
-    return done.stdout.splitlines()
+def server() -> Iterator[PostgresqlServer]:
+    programs = server_programs()
+    if programs is None:
+        missing("postgresql", "PostgreSQL is not installed")
+    assert programs is not None
+    with postgresql_server(programs) as running:
+        yield running
 
 
 def literal(value: str | int | None) -> str:
     return "NULL" if value is None else f"'{value}'"
 
 
-def test_a_postgresql_table_equals_all_changes_applied_in_order(server: list[str]) -> None:
+def test_the_statements_make_a_table_of_changes_that_has_its_index_from_the_beginning(
+    server: PostgresqlServer,
+) -> None:
+    """It has the columns of the staging table, without the numbers of staged rows."""
+    server.query(
+        'CREATE TABLE orders_staging (shop TEXT NOT NULL, "Id" BIGINT NOT NULL, '
+        "ingest_row BIGINT, ingest_copy BIGINT)",
+        "BEGIN",
+        *table_statements("orders", "orders_staging", ("shop", "Id"), quoted),
+        "COMMIT",
+    )
+    columns = server.query(
+        "SELECT column_name, data_type, is_nullable FROM information_schema.columns "
+        "WHERE table_name = 'orders' ORDER BY ordinal_position"
+    )
+    assert columns == ["shop|text|NO", "Id|bigint|NO"]
+    insert = "INSERT INTO orders VALUES ('a', 1) ON CONFLICT (shop, \"Id\") DO NOTHING"
+    assert server.query(insert, insert, "SELECT count(*) FROM orders") == ["1"]
+
+
+def test_a_postgresql_table_equals_all_changes_applied_in_order(server: PostgresqlServer) -> None:
     """Batches with ties, repeated keys and copies of rows come in any order, one of them again."""
     chance = random.Random(3)
     changes = [
@@ -145,8 +120,7 @@ def test_a_postgresql_table_equals_all_changes_applied_in_order(server: list[str
         for number in range(60)
     ]
     columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in zip(NAMES, _TYPES, strict=True))
-    query(
-        server,
+    server.query(
         f"CREATE TABLE rows ({columns})",
         'CREATE UNIQUE INDEX ON rows ("Id", shop)',
         f"CREATE TABLE staging ({columns})",
@@ -154,8 +128,7 @@ def test_a_postgresql_table_equals_all_changes_applied_in_order(server: list[str
 
     def take(batch: Iterable[Change]) -> None:
         values = ", ".join(f"({', '.join(map(literal, one))})" for one in batch)
-        query(
-            server,
+        server.query(
             "TRUNCATE staging",
             f"INSERT INTO staging VALUES {values}",
             merge_statement("rows", "staging", NAMES, COLUMNS, quoted),
@@ -168,4 +141,17 @@ def test_a_postgresql_table_equals_all_changes_applied_in_order(server: list[str
     expected = sorted(
         "|".join("" if one is None else str(one) for one in row) for row in applied.values()
     )
-    assert sorted(query(server, "SELECT * FROM rows")) == expected
+    assert sorted(server.query("SELECT * FROM rows")) == expected
+
+
+def test_the_documented_statement_drops_old_deletions(server: PostgresqlServer) -> None:
+    """The columns are those of Spark's dialect."""
+    [statement] = re.findall(r"```sql\n(DELETE .*)\n```", GUIDE.read_text(encoding="utf-8"))
+    server.query(
+        "CREATE TABLE customers (id BIGINT, pubsub_publish_time TIMESTAMP WITH TIME ZONE, "
+        '"_deleted" BOOLEAN)',
+        "INSERT INTO customers SELECT id, now() - days * interval '1 day', deleted FROM (VALUES "
+        "(1, 8, true), (2, 6, true), (3, 8, false), (4, 8, NULL)) AS rows (id, days, deleted)",
+        statement,
+    )
+    assert server.query("SELECT id FROM customers ORDER BY id") == ["2", "3", "4"]

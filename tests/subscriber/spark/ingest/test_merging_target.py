@@ -30,10 +30,12 @@ from pullstream.spark.ingest.columns import arrow_schema
 from pullstream.spark.ingest.decoding import JsonDecoding
 from pullstream.spark.ingest.merging_target import MergingTarget, newest_changes
 from pullstream.spark.ingest.report import Totals
+from pullstream.spark.stores import LocalFolder
+from pullstream.spark.tables import deleted_keys
 from pullstream.spark.tables.batch import BatchName
-from pullstream.spark.tables.data_files import LocalFolder
 from pullstream.spark.tables.delta import DeltaLakeTable
 from pullstream.spark.tables.iceberg import IcebergTable
+from pullstream.spark.tables.maintenance import TableLocation
 from pullstream.spark.tables.merge import MergeColumns
 from pullstream.spark.tables.partitions import PartitionExpression, partition_fields
 from pullstream_emulator import Emulator
@@ -193,6 +195,60 @@ def test_the_table_equals_all_changes_applied_in_order(
         assert written.commit()
         assert driver.newest(spark, "s") == number
     assert lake.rows == newest(changes)
+
+
+@pytest.mark.parametrize(
+    ("format", "partition_by"), [("delta", ("country",)), ("iceberg", ("bucket(3, id)",))]
+)
+def test_live_rows_equal_all_changes_although_old_deletions_are_dropped_between_batches(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format: str,
+    partition_by: tuple[str, ...],
+) -> None:
+    """Changes come late by up to a day, and deletions stay for a day. Batches are shuffled."""
+    lake = Lake(spark, tmp_path / "orders", format, *partition_by)
+    chance = random.Random(11)
+    changes = [
+        change(
+            chance.randrange(8), number, number, chance.choice([None, "DE"]), deleted=number % 3 > 0
+        )._replace(publish_time=START + timedelta(hours=number))
+        for number in range(72)
+    ]
+    driver = lake.driver()
+    dropped = 0
+    for number, end in enumerate(range(12, 73, 12)):
+        # A day of changes in any order, half of which the table has.
+        batch = changes[max(0, end - 24) : end]
+        chance.shuffle(batch)
+        assert driver.write(lake.frame(batch), BatchName("s", number)).commit()
+        now = (START + timedelta(hours=end + 13)).timestamp()
+        monkeypatch.setattr(deleted_keys, "time_of", lambda _, now=now: now)
+        location = TableLocation(folder=str(lake.folder), format=format)
+        dropped += location.opened().drop_deleted(24 * 3600).dropped
+        assert [row for row in lake.rows if not row.deleted] == [
+            row for row in newest(changes[:end]) if not row.deleted
+        ]
+    assert dropped
+    assert driver.newest(spark, "s") == 5
+
+
+def test_a_key_comes_to_life_by_an_older_change_only_after_its_deletion_was_dropped(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then, the row of the deletion holds it back."""
+    lake.take([change(1, 5, 1, deleted=True), change(2, 5, 2)], BatchName("s", 1))
+    older = change(1, 4, 3)
+    assert lake.take([older], BatchName("s", 2))
+    assert lake.rows == [change(1, 5, 1, deleted=True), change(2, 5, 2)]
+    now = (START + timedelta(days=2)).timestamp()
+    monkeypatch.setattr(deleted_keys, "time_of", lambda _: now)
+    location = TableLocation(folder=str(lake.folder), format=lake.format)
+    assert location.opened().drop_deleted(24 * 3600).dropped == 1
+    assert lake.rows == [change(2, 5, 2)]
+    assert lake.take([older], BatchName("s", 3))
+    assert lake.rows == [older, change(2, 5, 2)]
 
 
 def test_two_drivers_with_the_same_batch_make_one_version(lake: Lake) -> None:
@@ -360,7 +416,7 @@ def test_a_delta_table_that_only_takes_appends_is_refused_before_a_message_is_ta
     """The property is one that a job which appends honours without a check."""
     lake = Lake(spark, tmp_path / "orders", "delta")
     DeltaTable.create(str(lake.folder), lake.schema, configuration={"delta.appendOnly": "true"})
-    with pytest.raises(IngestError, match=r"property delta\.appendOnly, and upserts replace rows"):
+    with pytest.raises(IngestError, match=r"delta\.appendOnly, so its rows may not be replaced"):
         lake.driver()
 
 
@@ -373,7 +429,7 @@ def test_a_delta_table_whose_files_have_deleted_rows_is_refused(
     DeltaTable(str(lake.folder)).alter.add_feature(
         TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
     )
-    with pytest.raises(IngestError, match="has deletionVectors, which this job does not support"):
+    with pytest.raises(IngestError, match="has deletionVectors, which pullstream does not support"):
         driver.write(lake.frame([change(1, 1, 1)]), BatchName("s", 1))
 
 
@@ -401,8 +457,13 @@ def test_the_newest_change_of_a_key_is_found_if_names_have_dots(spark: SparkSess
     ]
 
 
-def test_the_condition_of_deletions_is_checked_with_the_columns(spark: SparkSession) -> None:
-    """A row is kept if the condition is null, and bad conditions are refused at the start."""
+def test_the_condition_of_deletions_is_checked_with_the_columns(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A row is kept if the condition is null, and bad conditions are refused at the start.
+
+    PySpark prints no lines of JSON about them.
+    """
     decoding = JsonDecoding.from_ddl("id BIGINT, op STRING", metadata=False)
     data = [(json.dumps({"id": number, "op": op}).encode(),) for number, op in enumerate("ID")]
     messages = spark.createDataFrame([*data, (b'{"id": 2}',), (b'{"op": "I"}',)], "data BINARY")
@@ -421,6 +482,7 @@ def test_the_condition_of_deletions_is_checked_with_the_columns(spark: SparkSess
         text = f"delete_when is {condition!r}; it must be an SQL condition on columns of the table"
         with pytest.raises(ValueError, match=re.escape(text)):
             wrong.good(read)
+    assert "{" not in capfd.readouterr().err
     with pytest.raises(ValueError, match="schema has the column '_Deleted', whose name is reserv"):
         Changes.of(JsonDecoding.from_ddl("id BIGINT, _Deleted BOOLEAN"), ["id"])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,38 +11,38 @@ import pytest
 
 from pullstream.spark.errors import FailureCause, IngestError
 from pullstream.spark.ingest.status import IngestStatus
-from pullstream.spark.spool.waiting_segments import WaitingSegments
+from pullstream.spark.protocol.layout import Owner
+from pullstream.spark.stores import LocalFolder
 from tests.completed import run_command
 from tests.subscriber.command_line import pullstream
-from tests.subscriber.spark.session.messages import batch, encoded
+from tests.subscriber.spark.protocol.files import write_plan, write_segment
 
-SPOOL = "0f5c2c0e-8f1e-4d39-9a5e-3a2d3a8ff001"
+SPOOL = "0f5c2c0e8f1e4d399a5e3a2d3a8ff001"
 JOB = {"subscription": "projects/p/subscriptions/orders", "to": "/data/orders", "format": "delta"}
-
-
-def segment(spool: Path, seq: int, *published: float) -> Path:
-    ids = [f"{seq}-{number}" for number in range(len(published))]
-    path = spool / f"seg-{seq:020}.arrow"
-    path.write_bytes(encoded(batch(ids, published=published))[0])
-    return path
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """Return the state of a job whose batch 1 is planned and whose batch 0 is committed."""
+    """Return the state of a job whose batch 5 is planned and whose batch 4 is committed.
+
+    Spark's numbers of them are 1 and 0.
+    """
     folder = tmp_path / "orders" / "_state"
     for name in ("spool", "checkpoint/offsets", "checkpoint/commits"):
         (folder / name).mkdir(parents=True)
     content = {"id": "run", **JOB, "columns": {"id": "bigint"}}
     (folder / "job.json").write_text(json.dumps(content))
-    (folder / "spool" / "meta.json").write_text(json.dumps({"id": SPOOL}))
+    spool = LocalFolder(folder / "spool")
+    spool.create("owner/000000000000.json", Owner(0, "s", "", 0, SPOOL).text())
     for number in (0, 1):
-        offsets = f'v1\n{{}}\n{{"seq": {number + 4}}}'
+        offsets = f'v1\n{{}}\n{{"plan": {number + 4}, "chain": "c"}}'
         (folder / "checkpoint" / "offsets" / str(number)).write_text(offsets)
     (folder / "checkpoint" / "commits" / "0").write_text("v1\n{}")
-    segment(folder / "spool", 4, 1000.0)
-    segment(folder / "spool", 5, 3000.0, 2000.5)
-    segment(folder / "spool", 6, 4000.0)
+    write_segment(spool, 4, 1000.0)
+    write_segment(spool, 5, 3000.0, 2000.5)
+    write_segment(spool, 6, 4000.0)
+    for number in (4, 5):
+        write_plan(spool, number, number)
     return folder
 
 
@@ -55,11 +54,12 @@ def test_the_status_of_an_ingest_job_has_its_identity_its_batches_and_what_waits
     found = IngestStatus.of((state / place).resolve())
     assert found.folder == state
     assert found.job == JOB
-    assert found.spool == SPOOL.replace("-", "")
-    assert (found.planned, found.committed) == (1, 0)
-    assert [(each.seq, each.rows, each.oldest) for each in found.segments] == [
+    assert found.spool == SPOOL
+    assert (found.planned, found.committed) == (5, 4)
+    assert (found.spark_planned, found.spark_committed) == (1, 0)
+    assert [(each.plan, each.rows, each.oldest) for each in found.segments] == [
         (5, 2, 2000.5),
-        (6, 1, 4000.0),
+        (None, 1, 4000.0),
     ]
     assert (found.rows, found.oldest) == (3, 2000.5)
 
@@ -69,6 +69,7 @@ def test_the_status_of_an_ingest_job_is_there_before_its_first_batch(tmp_path: P
     (tmp_path / "job.json").write_text(json.dumps({"id": "run", **JOB, "columns": {}}))
     found = IngestStatus.of(tmp_path)
     assert (found.spool, found.planned, found.committed) == (None, None, None)
+    assert (found.spark_planned, found.spark_committed) == (None, None)
     assert (found.rows, found.oldest, list(found.segments)) == (0, None, [])
 
 
@@ -79,14 +80,18 @@ def test_the_status_command_shows_the_state_for_people_and_for_machines(state: P
     assert text.lines[:7] == [
         f"state: {state}",
         *(f"{name}: {value}" for name, value in JOB.items()),
-        f"spool: {SPOOL.replace('-', '')}",
-        "last planned batch: 1",
-        "last committed batch: 0",
+        f"spool: {SPOOL}",
+        "last planned batch: 5 (Spark's own number: 1)",
+        "last committed batch: 4 (Spark's own number: 0)",
     ]
     assert text.lines[7] == "waiting segments: 2 with 3 messages"
-    assert text.lines[8].startswith("  5: 2 messages, ")
+    assert text.lines[8].startswith("  batch 5: 2 messages, ")
+    assert text.lines[9].startswith("  not planned: 1 messages, ")
     (told,) = pullstream("ingest", "status", str(state), "--json").objects
     assert (told["type"], told["job"], told["messages"]) == ("result", JOB, 3)
+    assert (told["planned"], told["committed"]) == (5, 4)
+    assert (told["sparkPlanned"], told["sparkCommitted"]) == (1, 0)
+    assert [one["plan"] for one in told["segments"]] == [5, None]
     assert told["segments"][0]["oldest"] == "1970-01-01T00:33:20.500Z"
     assert told["oldestSeconds"] > 1e9
 
@@ -114,16 +119,3 @@ def test_the_status_of_an_ingest_job_is_read_without_pyspark(state: Path) -> Non
         "print('pyspark' in sys.modules)"
     )
     assert run_command([sys.executable, "-c", script], check=True).stdout.strip() == "False"
-
-
-def test_the_uncommitted_segments_of_a_spool_are_seen_by_another_process(state: Path) -> None:
-    """A segment may be put back and written again with the same number, and vanish at any time."""
-    spool = state / "spool"
-    looks = WaitingSegments(spool)
-    assert [each.seq for each in looks.after(5)] == [6]
-    path = segment(spool, 6, 100.0, 200.0)
-    os.utime(path, ns=(1, 1))
-    assert [(each.seq, each.rows, each.oldest) for each in looks.after(5)] == [(6, 2, 100.0)]
-    path.write_bytes(b"damaged")
-    assert looks.after(5) == []
-    assert WaitingSegments(spool / "nothing").after(0) == []

@@ -7,14 +7,10 @@ import os
 import re
 import shlex
 import shutil
-import socket
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +19,12 @@ from pullstream_emulator import Emulator
 from tests.completed import run_command
 from tests.optional_tools import missing
 from tests.subscriber.command_line import pullstream
+from tests.subscriber.spark.postgresql import (
+    DRIVER,
+    PostgresqlServer,
+    postgresql_server,
+    server_programs,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +34,6 @@ pytestmark = pytest.mark.spark
 DOCS = Path(__file__).parents[4] / "docs"
 TOPIC = "projects/shop/topics/orders"
 SUBSCRIPTION = "projects/shop/subscriptions/orders"
-DRIVER = Path("/usr/share/java/postgresql.jar")
 
 
 def command(page: str, title: str) -> list[str]:
@@ -114,7 +115,7 @@ def test_the_documented_ingest_commands_write_each_message_once_also_after_a_los
     assert orders.backlog(SUBSCRIPTION) == 0
 
 
-def test_the_documented_lines_register_an_iceberg_table_again_after_its_catalog_is_lost(
+def test_the_documented_lines_read_an_iceberg_table_and_register_it_again_after_its_catalog_is_lost(
     spark: SparkSession, orders: Emulator, tmp_path: Path
 ) -> None:
     """The table has all rows, and the job continues with it."""
@@ -122,11 +123,20 @@ def test_the_documented_lines_register_an_iceberg_table_again_after_its_catalog_
     publish_orders(orders, 0, 5)
     run_once(orders, arguments)
     folder = tmp_path / "iceberg" / "orders"
+    reading, program = (
+        each.replace("/data", str(tmp_path))
+        for each in re.findall(
+            r"^```python\n(from pyiceberg.*?)^```$",
+            (DOCS / "spark-tables.md").read_text("utf-8"),
+            re.M | re.S,
+        )
+    )
+    names: dict[str, Any] = {}
+    exec(compile(reading, "spark-tables.md", "exec"), names)
+    assert sorted(names["rows"]["id"].to_pylist()) == list(range(5))
     (folder.parent / "catalog.db").unlink()
-    text = (DOCS / "spark-tables.md").read_text("utf-8")
-    (program,) = re.findall(r"^```python\n(from pyiceberg.*?)^```$", text, re.M | re.S)
     newest = max(folder.glob("metadata/*.metadata.json"), key=lambda path: path.name)
-    program = program.replace("/data", str(tmp_path)).replace("NEWEST.metadata.json", newest.name)
+    program = program.replace("NEWEST.metadata.json", newest.name)
     exec(compile(program, "spark-tables.md", "exec"), {})
     publish_orders(orders, 5, 8)
     run_once(orders, arguments)
@@ -147,67 +157,96 @@ def test_the_other_documented_ingest_commands_write_the_messages_of_the_subscrip
     assert list((tmp_path / "orders").rglob("*.parquet"))
 
 
-@dataclass(frozen=True)
-class Server:
-    """A PostgreSQL server with the database `shop`."""
+LOG_ENTRY = {
+    "insertId": "1x2y",
+    "timestamp": "2026-11-27T05:00:00.123456789Z",
+    "receiveTimestamp": "2026-11-27T05:00:01.2Z",
+    "severity": "ERROR",
+    "logName": "projects/shop/logs/checkout",
+    "resource": {"type": "k8s_container", "labels": {"pod_name": "checkout-1"}},
+    "labels": {"version": "7"},
+    "jsonPayload": {"message": "no stock", "order": 5},
+}
+STORED_OBJECT = {
+    "kind": "storage#object",
+    "id": "shop-images/tea.png/1700000000000000",
+    "name": "tea.png",
+    "bucket": "shop-images",
+    "generation": "1700000000000000",
+    "contentType": "image/png",
+    "timeCreated": "2026-11-27T05:00:00.123Z",
+    "updated": "2026-11-27T05:00:00.123Z",
+    "size": "1024",
+    "md5Hash": "1B2M2Y8AsgTpgAmY7PhCfg==",
+    "metadata": {"owner": "shop"},
+}
 
-    port: int
-    programs: Path
 
-    def query(self, sql: str) -> list[str]:
-        """Return the lines of a result."""
-        program = [
-            str(self.programs / "psql"),
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(self.port),
-            "-U",
-            "etl",
-        ]
-        return run_command([*program, "-Atc", sql, "shop"], check=True).stdout.split()
+def test_the_documented_schemas_of_log_entries_and_stored_objects_read_every_field(
+    spark: SparkSession, orders: Emulator, tmp_path: Path
+) -> None:
+    """The fields have the forms of Google's documentation."""
+    text = (DOCS / "spark-schema.md").read_text("utf-8").partition("## Cloud Logging")[2]
+    commands = re.findall(r"^\$ pullstream (ingest .*?)^```$", text, re.M | re.S)
+    values: dict[str, Any] = {}
+    for published, line in zip((LOG_ENTRY, STORED_OBJECT), commands, strict=True):
+        with TopicAdminClient(endpoint=orders.endpoint) as topics:
+            topics.publish(TOPIC, [{"data": json.dumps(published).encode()}])
+        arguments = placed(shlex.split(line.replace("\\\n", "")), tmp_path)
+        run_once(orders, arguments)
+        folder = arguments[arguments.index("--to") + 1]
+        (row,) = spark.read.parquet(folder).collect()
+        values |= row.asDict(recursive=True)
+    assert values["jsonPayload"] == {"message": "no stock"}
+    assert values["resource"] == LOG_ENTRY["resource"]
+    assert values["size"] == 1024
+    assert values["metadata"] == {"owner": "shop"}
+    missing = {name for name, value in values.items() if value is None}
+    assert missing == {"textPayload", "pubsub_delivery_attempt"}
+
+
+def test_the_documented_program_publishes_bad_messages_again(
+    spark: SparkSession, orders: Emulator, tmp_path: Path
+) -> None:
+    """Messages with another reason are not published."""
+    with TopicAdminClient(endpoint=orders.endpoint) as topics:
+        message = {"data": b'{"tags": []}', "attributes": {"a": "b"}}
+        topics.publish(TOPIC, [message, {"data": b"not an order"}])
+    run_once(orders, placed(command("spark-schema", "Schema"), tmp_path))
+    assert orders.backlog(SUBSCRIPTION) == 0
+    text = (DOCS / "spark-schema.md").read_text("utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    program = program.replace("/data", str(tmp_path))
+    # The workers of the running Spark have no environment with the server.
+    program = program.replace(".option(", f'.option("endpoint", "{orders.endpoint}").option(')
+    exec(compile(program, "spark-schema.md", "exec"), {})
+    with SubscriberClient(endpoint=orders.endpoint) as client:
+        (received,) = client.pull(subscription=SUBSCRIPTION, max_messages=9).received_messages
+    assert received.message.data == b'{"tags": []}'
+    assert dict(received.message.attributes) == {"a": "b"}
 
 
 @pytest.fixture
-def postgresql() -> Iterator[Server]:
-    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not installed or not DRIVER.exists():
+def postgresql() -> Iterator[PostgresqlServer]:
+    programs = server_programs()
+    if programs is None or not DRIVER.exists():
         missing("postgresql", "no PostgreSQL server, or no JDBC driver")
-    programs = installed[-1].parent
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    # A server does not run as root, and pytest's folders are private.
-    user = "postgres" if os.geteuid() == 0 else None
-    with tempfile.TemporaryDirectory() as folder:
-        if user is not None:
-            shutil.chown(folder, user)
-
-        def run(program: str, *arguments: str) -> None:
-            command = [str(programs / program), *arguments]
-            subprocess.run(command, check=True, user=user, stdout=subprocess.DEVNULL, cwd=folder)
-
-        data = f"{folder}/data"
-        run("initdb", "-D", data, "-U", "etl", "--auth=trust")
-        settings = f"-k {folder} -p {port} -c listen_addresses=127.0.0.1 -c fsync=off"
-        run("pg_ctl", "-D", data, "-o", settings, "-l", f"{folder}/log", "-w", "start")
-        try:
-            run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "etl", "shop")
-            yield Server(port, programs)
-        finally:
-            run("pg_ctl", "-D", data, "-m", "immediate", "stop")
+    assert programs is not None
+    with postgresql_server(programs) as server:
+        yield server
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_documented_ingest_command_writes_each_message_once_to_postgresql(
-    orders: Emulator, postgresql: Server, tmp_path: Path
+    orders: Emulator, postgresql: PostgresqlServer, tmp_path: Path
 ) -> None:
     """The command starts its own Spark, because the driver's file is a setting of the start."""
     arguments = placed(command("spark-tables", "PostgreSQL"), tmp_path)
     place = arguments.index("--to") + 1
-    arguments[place] = f"jdbc:postgresql://127.0.0.1:{postgresql.port}/shop"
+    arguments[place] = postgresql.url
     program = [sys.executable, "-m", "pullstream", *arguments, "--available-now"]
-    environment = {**os.environ, "PULLSTREAM_JDBC_USER": "etl", "PULLSTREAM_JDBC_PASSWORD": "x"}
+    environment = os.environ | postgresql.credentials
     for first, last in ((0, 20), (20, 30)):
         publish_orders(orders, first, last)
         done = run_command([*program, "--endpoint", orders.endpoint], env=environment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import sys
 import tempfile
@@ -14,9 +15,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from pullstream.runtime.stop_signals import handled_by
 from pullstream.spark import local_session, register
-from pullstream.spark.datasource.source import LocalPubSubDataSource, PubSubDataSource
-from pullstream.spark.local.session_builder import session_for
+from pullstream.spark.local import session_builder
+from pullstream.spark.local.session_builder import remote_of, session_for
 from tests.completed import run_command
 
 if TYPE_CHECKING:
@@ -45,27 +47,32 @@ def test_the_session_builder_reuses_a_running_spark_session_on_every_thread(
 
 
 @pytest.mark.parametrize(
-    ("context", "setting", "source"),
+    ("context", "setting", "is_local", "cores"),
     [
-        ("local[2]", "spark://host:7077", LocalPubSubDataSource),
-        ("spark://host:7077", "local[2]", PubSubDataSource),
+        ("local[8]", "spark://host:7077", True, 7),
+        ("spark://host:7077", "local[2]", False, 8),
         # Spark Connect has no context.
-        (None, "local[2]", LocalPubSubDataSource),
-        (None, None, PubSubDataSource),
+        (None, "local[2]", True, 1),
+        (None, None, False, 1),
     ],
 )
-def test_the_master_of_the_running_spark_context_decides_whether_executors_count_as_local(
-    context: str | None, setting: str | None, source: type[PubSubDataSource]
+def test_the_running_spark_context_decides_whether_executors_count_as_local_and_how_many_cores(
+    context: str | None, setting: str | None, is_local: bool, cores: int
 ) -> None:
-    """A setting does not count, because a session may have it from elsewhere."""
+    """A setting does not count, because a session may have it from elsewhere.
+
+    A local session's source takes one of its cores.
+    """
     session = Mock()
     session.conf.get.return_value = setting
     if context is None:
         del session.sparkContext
     else:
         session.sparkContext.master = context
+        session.sparkContext.defaultParallelism = 8
     register(session)
-    session.dataSource.register.assert_called_once_with(source)
+    ((source,),) = session.dataSource.register.call_args_list[0][:1]
+    assert (source.files_are_shared, source.cores) == (is_local, cores)
 
 
 def test_a_local_spark_session_uses_unix_sockets_for_python_workers(spark: SparkSession) -> None:
@@ -124,3 +131,70 @@ def test_a_pullstream_command_stops_the_spark_session_that_it_started(
         if fails:
             raise ValueError("mine")
     assert session.stop.called is not is_running
+
+
+def test_ctrl_c_waits_for_the_start_of_spark_and_keeps_its_handler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark's handler fails with a trace at the start, and a Java that is left then does not end.
+
+    The handler is called at once, and only its KeyboardInterrupt waits.
+    """
+    called: list[str] = []
+
+    def interrupt(number: int, frame: object) -> None:
+        called.append("handler")
+        raise KeyboardInterrupt
+
+    def start(conf: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        called.append("started")
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    monkeypatch.setattr(session_builder, "_start_java_apart", lambda settings: None)
+    monkeypatch.setattr("pyspark.SparkContext.getOrCreate", start)
+    with handled_by(interrupt):
+        with pytest.raises(KeyboardInterrupt):
+            session_builder._start_quietly({})
+        assert signal.getsignal(signal.SIGINT) is interrupt
+    assert called == ["handler", "started"]
+
+
+def test_a_spark_session_of_others_without_unix_sockets_is_noted_once_for_each_application(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for application, setting in (("a", "false"), ("a", "false"), ("b", "true"), ("c", "false")):
+        session = Mock()
+        session.sparkContext.master = "local[2]"
+        session.sparkContext.defaultParallelism = 2
+        session.sparkContext.applicationId = f"{application} of this test"
+        session.sparkContext.getConf().get.return_value = setting
+        register(session)
+    assert [one.message.split(",")[0] for one in caplog.records] == [
+        "the Spark session lacks spark.python.unix.domain.socket.enabled=true"
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("variable", "master", "setting", "url"),
+    [
+        (None, None, None, None),
+        (None, "spark://host:1", None, None),
+        ("sc://host", None, None, "sc://host"),
+        (None, "sc://host", None, "sc://host"),
+        (None, None, "sc://host", "sc://host"),
+        ("sc://host", "sc://other", None, "sc://other"),
+    ],
+)
+def test_the_master_a_setting_or_a_variable_asks_for_a_session_of_spark_connect(
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str | None,
+    master: str | None,
+    setting: str | None,
+    url: str | None,
+) -> None:
+    """The argument of the command counts more than the environment."""
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("SPARK_REMOTE", variable)
+    assert remote_of(master, {"spark.remote": setting} if setting else {}) == url

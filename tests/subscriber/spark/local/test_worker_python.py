@@ -91,3 +91,18 @@ def test_the_worker_daemon_prints_no_trace_of_a_connection_that_spark_has_closed
     except type(error):
         Traces.print_exc()
     assert ("Traceback" in capsys.readouterr().err) is is_shown
+
+
+def test_the_worker_program_replaces_the_daemon_that_spark_starts_for_a_data_source(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark starts its own daemon for some workers, also with the setting."""
+    # The interpreter shows its arguments.
+    monkeypatch.setattr(sys, "executable", "/bin/echo")
+    worker_settings()
+    program = os.environ["PYSPARK_PYTHON"]
+    for given, used in (
+        ("-m pyspark.daemon pyspark.sql.x y", "-m pullstream_worker_daemon pyspark.sql.x y"),
+        ("-m pyspark.worker", "-m pyspark.worker"),
+    ):
+        assert run_command([program, *given.split()], check=True).stdout.strip() == used

@@ -15,6 +15,7 @@ from pyiceberg.table import Transaction
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from pullstream.spark.errors import IngestError
+from pullstream.spark.stores import LocalFolder
 from pullstream.spark.tables import (
     delta_maintenance,
     file_maintenance,
@@ -23,7 +24,6 @@ from pullstream.spark.tables import (
 )
 from pullstream.spark.tables.batch import BatchName
 from pullstream.spark.tables.cleaning import Cleaned
-from pullstream.spark.tables.data_files import LocalFolder
 from pullstream.spark.tables.iceberg import IcebergTable
 from pullstream.spark.tables.maintenance import TableLocation
 from pullstream_protocol.clock import SYSTEM_CLOCK
@@ -32,6 +32,7 @@ from tests.subscriber.spark.tables.written import (
     LAKES,
     OTHER,
     SOURCE,
+    compact,
     data_files,
     files,
     ids,
@@ -42,11 +43,7 @@ from tests.subscriber.spark.tables.written import (
 DAY = 24 * 3600.0
 WEEK = 7 * DAY
 
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test here cuts the power."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+pytestmark = pytest.mark.usefixtures("no_waiting_for_disks")
 
 
 class StoreTime:
@@ -72,10 +69,6 @@ def store_time(monkeypatch: pytest.MonkeyPatch) -> StoreTime:
 
 def clean(folder: Path, older_than: float = WEEK, *, apply: bool = True) -> Cleaned:
     return TableLocation(folder=str(folder)).opened().clean(older_than, apply=apply)
-
-
-def compact(folder: Path) -> None:
-    TableLocation(folder=str(folder)).opened().compact()
 
 
 def age(path: Path, seconds: float) -> None:

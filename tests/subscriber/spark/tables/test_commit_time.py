@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import update_table_metadata
 
-from pullstream.spark.tables import iceberg
+from pullstream.spark.tables import iceberg_commits
 from pullstream.spark.tables.batch import BatchName
 from tests.subscriber.spark.tables.written import SOURCE, files, put, table
 
@@ -51,7 +51,7 @@ def test_an_iceberg_commit_computes_the_new_metadata_once_after_each_change(
         computed.append(arguments)
         return update_table_metadata(*arguments)
 
-    for module in (iceberg, pyiceberg.table):
+    for module in (iceberg_commits, pyiceberg.table):
         monkeypatch.setattr(module, "update_table_metadata", count)
     put(written, 1, [1])
     assert len(computed) <= 3

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,38 +25,17 @@ from tests.subscriber.spark.tables.written import (
     LAKES,
     OTHER,
     SOURCE,
+    compact,
     current_files,
     data_files,
     files,
     ids,
+    once_before,
     put,
     table,
 )
 
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of small files are written, and no test here cuts the power."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
-def compact(folder: Path, **options: Any) -> Compacted:
-    return TableLocation(folder=str(folder)).opened().compact(**options)
-
-
-def once_before(
-    monkeypatch: pytest.MonkeyPatch, target: Any, name: str, action: Callable[[], object]
-) -> None:
-    """Let an action happen before the first call of a function."""
-    original = getattr(target, name)
-    left = [action]
-
-    def patched(*args: Any, **options: Any) -> Any:
-        if left:
-            left.pop()()
-        return original(*args, **options)
-
-    monkeypatch.setattr(target, name, patched)
+pytestmark = pytest.mark.usefixtures("no_waiting_for_disks")
 
 
 @pytest.mark.parametrize("kind", FORMATS)

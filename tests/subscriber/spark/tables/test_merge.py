@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 from pyspark import cloudpickle
 
-from pullstream.spark.tables.data_files import FilesToWrite, PartitionField, store_of, text_of
+from pullstream.spark.stores import store_of
+from pullstream.spark.tables.data_files import FilesToWrite, PartitionField, text_of
 from pullstream.spark.tables.merge import (
     DELETED,
     FileToRead,
@@ -29,7 +30,6 @@ from pullstream.spark.tables.merge import (
     compared,
     conformed,
     packed,
-    without_deleted,
 )
 from pullstream.spark.tables.touched_files import KeyRanges, KnownFile, comparable, tasks_of
 
@@ -409,17 +409,3 @@ def test_the_functions_for_executors_need_no_pullstream(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.split() == ["[['x']]", "0"]
-
-
-def test_rows_of_keys_that_were_deleted_before_a_time_are_dropped() -> None:
-    """What `compact --drop-deleted-after` removes: only deletions, and only old ones."""
-    old, new = day(1), day(3)
-    rows = [
-        Change("a", number, 1, published, "9", deleted, 0)
-        for number, (published, deleted) in enumerate(
-            [(old, True), (old, False), (new, True), (day(2), True)]
-        )
-    ]
-    kept = without_deleted(table(rows), "published", day(2))
-    assert rows_of(kept) == rows[1:]
-    assert kept.schema.equals(SCHEMA)

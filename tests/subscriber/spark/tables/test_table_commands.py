@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import urllib.request
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
+from pullstream.spark.stores import store_of
 from pullstream.spark.tables.batch import BatchName
-from pullstream.spark.tables.data_files import store_of
 from pullstream.spark.tables.delta import DeltaLakeTable
 from pullstream.spark.tables.file_table import FileTable
 from pullstream.spark.tables.iceberg import IcebergTable
@@ -20,6 +22,7 @@ from tests.subscriber.command_line import failure, pullstream, usage_error
 from tests.subscriber.spark.tables.written import (
     COLUMNS,
     FORMATS,
+    LAKES,
     SOURCE,
     data_files,
     files,
@@ -27,6 +30,15 @@ from tests.subscriber.spark.tables.written import (
     put,
     table,
 )
+
+CHANGES = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("pubsub_publish_time", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("_deleted", pa.bool_(), nullable=False),
+    ]
+)
+LONG_AGO = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -38,9 +50,48 @@ def test_the_compact_command_says_how_many_files_became_how_many(tmp_path: Path,
     assert pullstream("compact", str(folder)).lines == ["3 files became 1"]
     assert pullstream("compact", str(folder)).lines == ["nothing to compact"]
     assert pullstream("compact", str(folder), "--format", kind, "--json").objects == [
-        {"removed": 0, "added": 0, "tries": 0}
+        {"removed": 0, "added": 0, "tries": 0, "dropped": 0}
     ]
     assert ids(kind, folder) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", LAKES)
+def test_the_compact_command_says_how_many_rows_of_deleted_keys_it_has_dropped(
+    tmp_path: Path, kind: str
+) -> None:
+    """The rest of the rewritten files is compacted, too."""
+    folder = tmp_path / "table"
+    written = (DeltaLakeTable if kind == "delta" else IcebergTable)(str(folder))
+    written.open(CHANGES)
+    for number, deleted in enumerate((True, False, False)):
+        batch = BatchName(SOURCE, number)
+        rows = pa.record_batch(
+            [[2 * number, 2 * number + 1], [LONG_AGO] * 2, [deleted, False]], schema=CHANGES
+        )
+        written.commit(written.files_to_write(str(batch)).write([rows], "00000-0"), batch)
+    command = ("compact", str(folder), "--drop-deleted-after")
+    assert "must be at least 24 hours" in usage_error(*command, "23h")
+    assert pullstream(*command, "7d").lines == [
+        "4 files became 2; 1 rows of deleted keys were dropped"
+    ]
+    assert pullstream(*command, "7d").lines == [
+        "nothing to compact; 0 rows of deleted keys were dropped"
+    ]
+    assert pullstream(*command, "7d", "--json").objects == [
+        {"removed": 0, "added": 0, "tries": 0, "dropped": 0}
+    ]
+    assert ids(kind, folder) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_compact_command_drops_nothing_from_a_table_without_changes(
+    tmp_path: Path, kind: str
+) -> None:
+    folder = tmp_path / "table"
+    put(table(kind, folder), 0, [0])
+    error = failure("compact", str(folder), "--drop-deleted-after", "7d")
+    assert "only " in error
+    assert "Compact it without an age of deletions" in error
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -53,10 +104,11 @@ def test_the_clean_command_removes_files_only_with_apply(tmp_path: Path, kind: s
         os.utime(path, (0, 0))
     command = ("clean", str(folder), "--older-than", "7d")
     shown = pullstream(*command)
-    assert shown.lines == [killed.path]
-    assert shown.stderr == (
-        f"0 versions, 1 files, {killed.size:,} bytes would be removed; add --apply to remove them\n"
-    )
+    assert shown.lines == [
+        killed.path,
+        f"0 versions, 1 files, {killed.size:,} bytes would be removed; add --apply to remove them",
+    ]
+    assert shown.stderr == ""
     record = {"applied": False, "versions": 0, "bytes": killed.size, "files": [killed.path]}
     assert pullstream(*command, "--json").objects == [record]
     assert (folder / killed.path).exists()
@@ -69,7 +121,8 @@ def test_the_clean_command_removes_files_only_with_apply(tmp_path: Path, kind: s
 
 def test_the_clean_command_refuses_less_than_a_day_and_the_lack_of_an_age(tmp_path: Path) -> None:
     put(table("delta", tmp_path), 0, [0])
-    assert "must be at least 24 hours" in usage_error("clean", str(tmp_path), "--older-than", "23h")
+    error = usage_error("clean", str(tmp_path), "--older-than", "23h")
+    assert "--older-than is 82800 seconds; it must be at least 24 hours" in error
     assert "Missing option '--older-than'" in usage_error("clean", str(tmp_path))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import delete_files, load_catalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from pullstream.spark.errors import IngestError
 from pullstream.spark.tables.batch import BatchName
@@ -334,7 +336,7 @@ def test_a_delta_table_with_a_feature_that_the_job_does_not_honour_is_refused_by
     table("delta", folder)
     log = Path(folder, "_delta_log", "00000000000000000000.json")
     _add_to_log(log, settings)
-    with pytest.raises(IngestError, match=f"has .*{text}.*, which this job does not support"):
+    with pytest.raises(IngestError, match=f"has .*{text}.*, which pullstream does not support"):
         table("delta", folder)
 
 
@@ -502,6 +504,23 @@ def test_the_unlisted_files_of_a_batch_are_deleted_when_its_list_exists(folder: 
     assert all(Path(folder, file.path).exists() for file in (*files, *later))
 
 
+def test_opening_a_folder_deletes_the_unlisted_files_of_its_newest_batches(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run was killed after the files, and the next one after the list."""
+    orders = table("parquet", folder)
+    assert isinstance(orders, FileTable)
+    batch, next_one = BatchName(SOURCE, 1), BatchName(SOURCE, 2)
+    killed = written(orders, rows(0), batch)
+    with monkeypatch.context() as patch:
+        patch.setattr(FileTable, "delete_unlisted", lambda *_: None)
+        files, unfinished = written(orders, rows(0), batch), written(orders, rows(1), next_one)
+        assert orders.commit(files, batch)
+    table("parquet", folder)
+    assert not any(Path(folder, file.path).exists() for file in killed)
+    assert all(Path(folder, file.path).exists() for file in (*files, *unfinished))
+
+
 @pytest.mark.parametrize("attempt", [0, 1])
 def test_files_of_lost_attempts_are_looked_for_only_if_a_task_was_repeated(
     folder: str, attempt: int
@@ -527,36 +546,33 @@ def bucket(s3: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest) -
     return url
 
 
+@pytest.mark.parametrize(("store", "scheme"), [("s3", "s3"), ("azure", "az"), ("gcs", "gs")])
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_table_in_a_bucket_takes_each_batch_once(
-    format: str, bucket: str, s3: dict[str, str]
+def test_a_table_in_an_object_store_takes_each_batch_once(
+    format: str,
+    store: str,
+    scheme: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
-    """Two drivers hold the same batch, and both write its files."""
-    first = table(format, bucket, "country", options=s3)
-    second = table(format, bucket, "country", options=s3)
-    batch = BatchName(SOURCE, 1)
-    files = written(first, rows(0, 1, 2), batch), written(second, rows(0, 1, 2), batch)
-    results = [first.commit(files[0], batch), second.commit(files[1], batch)]
-    assert results == [True, False]
-    assert table(format, bucket, "country", options=s3).newest(SOURCE) == 1
-    if format == "delta":
-        reader = DeltaTable(bucket, storage_options=s3).to_pyarrow_dataset()
-        assert sorted(reader.to_table().column("id").to_pylist()) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_a_table_in_an_azure_container_takes_each_batch_once(
-    format: str, azure: dict[str, str], tmp_path: Path
-) -> None:
-    """Two drivers hold the same batch, and both write its files."""
-    url = f"az://lake/{uuid.uuid4().hex}"
+    """Two drivers hold the same batch past the check, and both write its files."""
+    options: dict[str, str] = request.getfixturevalue(store)
+    url = f"{scheme}://lake/{uuid.uuid4().hex}"
     CATALOGS[url] = f"sqlite:///{tmp_path}/catalog.db"
-    first = table(format, url, "country", options=azure)
-    second = table(format, url, "country", options=azure)
+    first = table(format, url, "country", options=options)
+    second = table(format, url, "country", options=options)
     batch = BatchName(SOURCE, 1)
     files = written(first, rows(0, 1, 2), batch), written(second, rows(0, 1, 2), batch)
-    assert [first.commit(files[0], batch), second.commit(files[1], batch)] == [True, False]
-    assert table(format, url, "country", options=azure).newest(SOURCE) == 1
+    results: list[bool] = []
+    looked = _after_first_look(second, lambda: results.append(first.commit(files[0], batch)))
+    monkeypatch.setattr(type(second), looked[0], looked[1])
+    results.append(second.commit(files[1], batch))
+    assert sorted(results) == [False, True]
+    assert table(format, url, "country", options=options).newest(SOURCE) == 1
+    if format == "delta":
+        reader = DeltaTable(url, storage_options=options).to_pyarrow_dataset()
+        assert sorted(reader.to_table().column("id").to_pylist()) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -577,3 +593,20 @@ def test_the_secrets_of_an_object_store_are_not_in_the_text_of_what_executors_ge
     for format in FORMATS:
         to_write = table(format, bucket, options=s3).files_to_write("x")
         assert "secret" not in repr(to_write)
+
+
+def test_an_old_metadata_file_that_another_writer_of_iceberg_has_deleted_is_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both were to delete it. A file that cannot be deleted is a warning."""
+    caplog.set_level(logging.WARNING)
+    gone = str(tmp_path / "gone.metadata.json")
+    delete_files(PyArrowFileIO(), {gone}, "metadata")
+    assert caplog.messages == []
+    (tmp_path / "folder").mkdir()
+    delete_files(PyArrowFileIO(), {str(tmp_path / "folder")}, "metadata")
+    delete_files(PyArrowFileIO(), {gone}, "manifest")
+    assert [" ".join(text.split()[:5]) for text in caplog.messages] == [
+        "Failed to delete metadata file",
+        "Failed to delete manifest file",
+    ]

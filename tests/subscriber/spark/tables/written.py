@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable
 
 from pullstream.spark.tables.batch import BatchName
+from pullstream.spark.tables.compaction import Compacted
 from pullstream.spark.tables.data_files import PartitionField, WrittenFile
 from pullstream.spark.tables.delta import DeltaLakeTable
 from pullstream.spark.tables.file_table import FileTable
 from pullstream.spark.tables.iceberg import IcebergTable
+from pullstream.spark.tables.maintenance import TableLocation
 from pullstream.spark.tables.table import Table
 
 FORMATS = ("delta", "iceberg", "parquet", "json")
@@ -122,3 +126,23 @@ def current_files(kind: str, folder: Path) -> list[str]:
             return [task.file.file_path for task in found.scan().plan_files()]
         case _:
             return [str(path) for path in data_files(folder)]
+
+
+def compact(folder: Path, **options: Any) -> Compacted:
+    """Compact a table whose format is that of its files."""
+    return TableLocation(folder=str(folder)).opened().compact(**options)
+
+
+def once_before(
+    monkeypatch: pytest.MonkeyPatch, target: Any, name: str, action: Callable[[], object]
+) -> None:
+    """Let an action happen before the first call of a function."""
+    original = getattr(target, name)
+    left = [action]
+
+    def patched(*args: Any, **options: Any) -> Any:
+        if left:
+            left.pop()()
+        return original(*args, **options)
+
+    monkeypatch.setattr(target, name, patched)

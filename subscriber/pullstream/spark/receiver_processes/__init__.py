@@ -1,0 +1,1 @@
+"""Receivers outside of the source's process: their loop, their program, their Spark job."""

@@ -1,0 +1,1 @@
+"""Receiving of messages: from a subscription into segments of a spool."""

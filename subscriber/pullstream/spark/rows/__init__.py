@@ -1,1 +1,0 @@
-"""Conversion of messages into Arrow record batches."""

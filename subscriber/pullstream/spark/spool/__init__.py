@@ -1,1 +1,0 @@
-"""Segments of received messages on disk, and recovery after a crash."""
