@@ -16,6 +16,7 @@ from . import types as types
 from .ack_future import AckFuture
 from .async_client import AsyncSubscriberClient
 from .client import SubscriberClient
+from .columns import MessageColumns
 from .dedupe import Dedupe
 from .exceptions import (
     AcknowledgeError,
@@ -25,7 +26,7 @@ from .exceptions import (
     SubscriberClosed,
 )
 from .feeds import FrameStream, Reading, WatchFuture
-from .fetch import AsyncFetchedMessages, FetchedMessages
+from .fetch import AsyncFetchedColumns, AsyncFetchedMessages, FetchedColumns, FetchedMessages
 from .flow_control import FlowControl
 from .follow import CheckpointFile, Follower, ServerCursor
 from .futures import StreamingPullFuture
@@ -54,13 +55,14 @@ from .scheduling import scheduler as scheduler
 from .scheduling.coroutines import CoroutineScheduler
 from .scheduling.scheduler import Scheduler, ThreadScheduler
 from .schemas import SchemaServiceClient
-from .statistics import Latency, PublisherStatistics, Statistics
+from .statistics import Latency, PublisherStatistics, Statistics, StreamStatistics
 from .topics import TopicAdminClient
 
 __all__ = [
     "AckFuture",
     "AcknowledgeError",
     "AcknowledgeStatus",
+    "AsyncFetchedColumns",
     "AsyncFetchedMessages",
     "AsyncPublisherClient",
     "AsyncSubscriberClient",
@@ -74,6 +76,7 @@ __all__ = [
     "CoroutineScheduler",
     "Dedupe",
     "Dropped",
+    "FetchedColumns",
     "FetchedMessages",
     "FlowControl",
     "FlowControlLimitError",
@@ -85,6 +88,7 @@ __all__ = [
     "LimitExceededBehavior",
     "Message",
     "MessageBatch",
+    "MessageColumns",
     "MessageStream",
     "MessageTooLargeError",
     "PublishError",
@@ -106,6 +110,7 @@ __all__ = [
     "ServerCursor",
     "StateChange",
     "Statistics",
+    "StreamStatistics",
     "StreamingPullFuture",
     "SubscriberClient",
     "SubscriberClosed",

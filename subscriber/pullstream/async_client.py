@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import grpc
 
 from .client import SubscriberClient
+from .columns import MessageColumns
 from .fetch.client import fetch_async
+from .fetch.columns import AsyncFetchedColumns
 from .fetch.messages import AsyncFetchedMessages
 from .fetch.protocol import Wanted
 from .flow_control import FlowControl
@@ -31,6 +33,7 @@ from .rpc.endpoint import ConnectionArguments
 from .rpc.unary_client import rpcs_of
 from .runtime.callback_kinds import is_coroutine_function
 from .runtime.thread_start import run_on_new_thread
+from .runtime.validation import require_bool
 from .scheduling.coroutines import CoroutineScheduler
 from .streaming.settings import ReleaseAfter
 
@@ -115,6 +118,7 @@ class AsyncSubscriberClient(ConnectingClient):
         max_tasks: int | None = None,
         release_after: ReleaseAfter = "callback",
         give_up_after: float | None = None,
+        streams: int = 1,
         hooks: Hooks | Sequence[Hooks] = (),
     ) -> StreamingPullFuture:
         """Run `callback(message)` for each message, as a task on the running event loop.
@@ -129,6 +133,7 @@ class AsyncSubscriberClient(ConnectingClient):
             release_after: "callback" or "ack", as for `SubscriberClient.subscribe`.
             give_up_after: Seconds without a working stream until the end, as for
                 `SubscriberClient.subscribe`.
+            streams: Number of streams, as for `SubscriberClient.subscribe`.
             hooks: One Hooks object or several, as for `SubscriberClient.subscribe`.
 
         Returns:
@@ -147,9 +152,11 @@ class AsyncSubscriberClient(ConnectingClient):
             await_callbacks_on_shutdown=await_callbacks_on_shutdown,
             release_after=release_after,
             give_up_after=give_up_after,
+            streams=streams,
             hooks=hooks,
         )
 
+    @overload
     def subscribe_batch(
         self,
         subscription: str,
@@ -161,7 +168,42 @@ class AsyncSubscriberClient(ConnectingClient):
         max_latency: float = 0.1,
         max_tasks: int | None = None,
         give_up_after: float | None = None,
+        streams: int = 1,
         hooks: Hooks | Sequence[Hooks] = (),
+        columns: Literal[False] = False,
+    ) -> StreamingPullFuture: ...
+
+    @overload
+    def subscribe_batch(
+        self,
+        subscription: str,
+        callback: Callable[[MessageColumns], Coroutine[Any, Any, Any]],
+        flow_control: FlowControl | tuple[Any, ...] = (),
+        await_callbacks_on_shutdown: bool = False,
+        *,
+        max_messages: int = 100,
+        max_latency: float = 0.1,
+        max_tasks: int | None = None,
+        give_up_after: float | None = None,
+        streams: int = 1,
+        hooks: Hooks | Sequence[Hooks] = (),
+        columns: Literal[True],
+    ) -> StreamingPullFuture: ...
+
+    def subscribe_batch(
+        self,
+        subscription: str,
+        callback: Callable[[Any], Coroutine[Any, Any, Any]],
+        flow_control: FlowControl | tuple[Any, ...] = (),
+        await_callbacks_on_shutdown: bool = False,
+        *,
+        max_messages: int = 100,
+        max_latency: float = 0.1,
+        max_tasks: int | None = None,
+        give_up_after: float | None = None,
+        streams: int = 1,
+        hooks: Hooks | Sequence[Hooks] = (),
+        columns: bool = False,
     ) -> StreamingPullFuture:
         """Run `callback(messages)` for lists of messages, as tasks on the running event loop.
 
@@ -169,7 +211,7 @@ class AsyncSubscriberClient(ConnectingClient):
 
         Args:
             subscription: Full name, `projects/P/subscriptions/S`.
-            callback: An `async def` function of one MessageBatch.
+            callback: An `async def` function of one MessageBatch, or of one MessageColumns.
             flow_control: Limits on outstanding messages, as for `SubscriberClient.subscribe`.
             await_callbacks_on_shutdown: Whether `cancel()` lets running callbacks finish, as for
                 `SubscriberClient.subscribe`. Default: False.
@@ -180,7 +222,10 @@ class AsyncSubscriberClient(ConnectingClient):
             max_tasks: Number of parallel callbacks. Default: as many as flow control allows.
             give_up_after: Seconds without a working stream until the end, as for
                 `SubscriberClient.subscribe`.
+            streams: Number of streams, as for `SubscriberClient.subscribe`.
             hooks: One Hooks object or several, as for `SubscriberClient.subscribe`.
+            columns: Whether the callback takes MessageColumns, as for
+                `SubscriberClient.subscribe_batch`. Default: False.
 
         Returns:
             The future of the subscription. `await future` waits for its end.
@@ -190,7 +235,9 @@ class AsyncSubscriberClient(ConnectingClient):
             SubscriberClosed: The client is closed.
         """
         scheduler = CoroutineScheduler(asyncio.get_running_loop(), max_tasks=max_tasks)
-        return self._client.subscribe_batch(
+        # The type checker must know which overload it is.
+        subscribe: Callable[..., StreamingPullFuture] = self._client.subscribe_batch
+        return subscribe(
             subscription,
             callback,
             flow_control,
@@ -199,8 +246,36 @@ class AsyncSubscriberClient(ConnectingClient):
             max_messages=max_messages,
             max_latency=max_latency,
             give_up_after=give_up_after,
+            streams=streams,
             hooks=hooks,
+            columns=columns,
         )
+
+    @overload
+    async def fetch(
+        self,
+        subscription: str,
+        max_messages: int = 1,
+        timeout: float | None = 5.0,
+        min_messages: int = 1,
+        no_wait: bool = False,
+        *,
+        missing_ok: bool = False,
+        columns: Literal[False] = False,
+    ) -> AsyncFetchedMessages: ...
+
+    @overload
+    async def fetch(
+        self,
+        subscription: str,
+        max_messages: int = 1,
+        timeout: float | None = 5.0,
+        min_messages: int = 1,
+        no_wait: bool = False,
+        *,
+        missing_ok: bool = False,
+        columns: Literal[True],
+    ) -> AsyncFetchedColumns: ...
 
     async def fetch(
         self,
@@ -211,7 +286,8 @@ class AsyncSubscriberClient(ConnectingClient):
         no_wait: bool = False,
         *,
         missing_ok: bool = False,
-    ) -> AsyncFetchedMessages:
+        columns: bool = False,
+    ) -> AsyncFetchedMessages | AsyncFetchedColumns:
         """Return 1 to `max_messages` messages on request; see `SubscriberClient.fetch`.
 
         Any number of tasks may fetch at the same time. If a task is cancelled, its fetch is
@@ -227,13 +303,18 @@ class AsyncSubscriberClient(ConnectingClient):
                 limits how long the server may take to answer. Default: False.
             missing_ok: Return an empty list if no message has arrived in time, instead of raising
                 PullTimeout. Default: False.
+            columns: Return AsyncFetchedColumns, which have no object for each message. Default:
+                False.
 
         Raises:
             PullTimeout: No message arrived in time and `missing_ok` is False, or the server did not
                 answer.
         """
         wanted = Wanted(subscription, max_messages, timeout, min_messages, no_wait, missing_ok)
-        return await fetch_async(self._client, wanted)
+        require_bool("columns", columns)
+        if columns:
+            return await fetch_async(self._client, wanted, AsyncFetchedColumns)
+        return await fetch_async(self._client, wanted, AsyncFetchedMessages)
 
     def watch(
         self,

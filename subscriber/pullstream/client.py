@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, overload
 
 import grpc
 
@@ -14,6 +14,7 @@ from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .admin import SubscriberAdmin
+from .columns import MessageColumns
 from .fetch.client import FetchingClient
 from .flow_control import FlowControl, limits_of
 from .futures import StreamingPullFuture
@@ -29,7 +30,13 @@ from .rpc.channel_pool import ChannelPool, SharedChannel, StreamChannel
 from .rpc.request import routing_header
 from .rpc.rpcs import DEFAULT_TIMEOUT, Rpcs
 from .runtime.callback_kinds import is_coroutine_function
-from .runtime.validation import require_int, require_number, require_text, require_timeout
+from .runtime.validation import (
+    require_bool,
+    require_int,
+    require_number,
+    require_text,
+    require_timeout,
+)
 from .scheduling.coroutines import CoroutineScheduler
 from .scheduling.scheduler import Scheduler, ThreadScheduler
 from .streaming.ack_requests import AckRequest
@@ -77,6 +84,7 @@ class SubscriberClient(
         max_workers: int | None = None,
         release_after: ReleaseAfter = "callback",
         give_up_after: float | None = None,
+        streams: int = 1,
         hooks: Hooks | Sequence[Hooks] = (),
     ) -> StreamingPullFuture:
         """Receive messages in the background, and call `callback(message)` for each.
@@ -106,6 +114,10 @@ class SubscriberClient(
             give_up_after: Seconds without a working stream after which the subscription ends with
                 the last error. A stream works if it has delivered messages, or has been open for
                 ten seconds. None (default): no limit.
+            streams: Number of streams, each with its own connection and threads, from 1 (default)
+                to `flow_control.max_messages`. Google Cloud limits a stream to 10 MB/s.
+                The messages of all streams share the limits of flow control and the callbacks'
+                threads, and keep the order of their keys.
             hooks: One Hooks object or several, which are called on events; see Hooks.
 
         Returns:
@@ -119,16 +131,19 @@ class SubscriberClient(
         """
         if release_after not in ("callback", "ack"):
             raise ValueError(f'release_after is {release_after!r}; it must be "callback" or "ack"')
+        limits = limits_of(flow_control)
         settings = StreamingSettings(
-            limits=limits_of(flow_control),
+            limits=limits,
             limit_server=not use_legacy_flow_control,
             await_callbacks=await_callbacks_on_shutdown,
             release_after=release_after,
             give_up_after=require_timeout("give_up_after", give_up_after),
+            streams=_stream_count(streams, limits),
             hooks=hooks_of(hooks, Hooks),
         )
         return subscribe_with(self, subscription, callback, settings, scheduler, max_workers)
 
+    @overload
     def subscribe_batch(
         self,
         subscription: str,
@@ -141,7 +156,44 @@ class SubscriberClient(
         max_latency: float = 0.1,
         max_workers: int | None = None,
         give_up_after: float | None = None,
+        streams: int = 1,
         hooks: Hooks | Sequence[Hooks] = (),
+        columns: Literal[False] = False,
+    ) -> StreamingPullFuture: ...
+
+    @overload
+    def subscribe_batch(
+        self,
+        subscription: str,
+        callback: Callable[[MessageColumns], Any],
+        flow_control: FlowControl | tuple[Any, ...] = (),
+        scheduler: Scheduler | None = None,
+        await_callbacks_on_shutdown: bool = False,
+        *,
+        max_messages: int = 100,
+        max_latency: float = 0.1,
+        max_workers: int | None = None,
+        give_up_after: float | None = None,
+        streams: int = 1,
+        hooks: Hooks | Sequence[Hooks] = (),
+        columns: Literal[True],
+    ) -> StreamingPullFuture: ...
+
+    def subscribe_batch(
+        self,
+        subscription: str,
+        callback: Callable[[Any], Any],
+        flow_control: FlowControl | tuple[Any, ...] = (),
+        scheduler: Scheduler | None = None,
+        await_callbacks_on_shutdown: bool = False,
+        *,
+        max_messages: int = 100,
+        max_latency: float = 0.1,
+        max_workers: int | None = None,
+        give_up_after: float | None = None,
+        streams: int = 1,
+        hooks: Hooks | Sequence[Hooks] = (),
+        columns: bool = False,
     ) -> StreamingPullFuture:
         """Receive messages in the background, and call `callback(messages)` for lists of them.
 
@@ -152,7 +204,7 @@ class SubscriberClient(
 
         Args:
             subscription: Full name, `projects/P/subscriptions/S`.
-            callback: Function or `async def` of one MessageBatch.
+            callback: Function or `async def` of one MessageBatch, or of one MessageColumns.
             flow_control: Limits on outstanding messages, as for `subscribe`.
             scheduler: Runs the callbacks, as for `subscribe`.
             await_callbacks_on_shutdown: Whether `cancel()` lets running callbacks finish, as for
@@ -163,7 +215,11 @@ class SubscriberClient(
                 Default: 0.1.
             max_workers: Number of parallel callbacks, as for `subscribe`.
             give_up_after: Seconds without a working stream until the end, as for `subscribe`.
+            streams: Number of streams, as for `subscribe`.
             hooks: One Hooks object or several, as for `subscribe`.
+            columns: Whether the callback takes MessageColumns, which have no object for each
+                message. Then a list may end before `max_messages` at the end of a response.
+                Default: False.
 
         Returns:
             A future that ends with the subscription, as from `subscribe`.
@@ -180,16 +236,27 @@ class SubscriberClient(
                 f"max_messages is {max_messages}; it must be between 1 and the flow control's "
                 f"{limits.max_messages}"
             )
+        require_bool("columns", columns)
         if require_number("max_latency", max_latency) < 0:
             raise ValueError(f"max_latency is {max_latency}; it must not be negative")
         settings = StreamingSettings(
             limits=limits,
             await_callbacks=await_callbacks_on_shutdown,
             give_up_after=require_timeout("give_up_after", give_up_after),
+            streams=_stream_count(streams, limits),
             hooks=hooks_of(hooks, Hooks),
-            batching=Batching(max_messages, max_latency),
+            batching=Batching(max_messages, max_latency, columns),
         )
         return subscribe_with(self, subscription, callback, settings, scheduler, max_workers)
+
+
+def _stream_count(streams: int, limits: FlowControl) -> int:
+    if not 1 <= require_int("streams", streams) <= limits.max_messages:
+        raise ValueError(
+            f"streams is {streams}; it must be between 1 and the flow control's max_messages, "
+            f"{limits.max_messages}"
+        )
+    return streams
 
 
 def subscribe_with(
@@ -257,15 +324,38 @@ _LEAST_TIMEOUT = 5.0
 class _SubscriptionCalls:
     """The RPCs of one subscription, for its manager. They are started and not waited for.
 
-    The manager's threads start the calls, and one of them the streams. The end of the manager calls
-    `close`.
+    The manager's threads start the calls.
     """
 
     def __init__(
         self, rpcs: Rpcs, connections: ChannelPool | SharedChannel, subscription: str
     ) -> None:
         self._rpcs = rpcs
+        self._connections = connections
         self._subscription = subscription
+
+    def new_stream(self) -> _StreamCalls:
+        return _StreamCalls(self._rpcs, self._connections)
+
+    def name_resource(self, error: RpcError) -> None:
+        self._rpcs.name_resource(error, "StreamingPull", [self._subscription])
+
+    def send(self, request: AckRequest) -> PendingCall:
+        timeout = _DISPOSITION_TIMEOUT
+        if request.seconds:
+            # A request that hangs is repeated while the lease that it should extend still lasts.
+            timeout = min(max(request.seconds / 2, _LEAST_TIMEOUT), DEFAULT_TIMEOUT)
+        return request.call(self._subscription, timeout).begin_or_wait(self._rpcs)
+
+
+class _StreamCalls:
+    """The RPCs of one stream of a subscription, on its own connection.
+
+    The stream's reader starts the calls. The end of the manager calls `close`.
+    """
+
+    def __init__(self, rpcs: Rpcs, connections: ChannelPool | SharedChannel) -> None:
+        self._rpcs = rpcs
         self._lock = threading.Lock()
         self._stream_channel = StreamChannel(connections)
         # The channel of the present stream.
@@ -280,9 +370,6 @@ class _SubscriptionCalls:
             self._channel = channel = self._stream_channel.get()
         return begin(channel, first, (routing_header(first),))
 
-    def name_resource(self, error: RpcError) -> None:
-        self._rpcs.name_resource(error, "StreamingPull", [self._subscription])
-
     def reconnect(self) -> None:
         with self._lock:
             channel = self._channel
@@ -290,13 +377,6 @@ class _SubscriptionCalls:
             self._stream_channel.replace(channel)
         # The server may be just as silent on the other connection.
         self._rpcs.check()
-
-    def send(self, request: AckRequest) -> PendingCall:
-        timeout = _DISPOSITION_TIMEOUT
-        if request.seconds:
-            # A request that hangs is repeated while the lease that it should extend still lasts.
-            timeout = min(max(request.seconds / 2, _LEAST_TIMEOUT), DEFAULT_TIMEOUT)
-        return request.call(self._subscription, timeout).begin_or_wait(self._rpcs)
 
     def close(self) -> None:
         with self._lock:

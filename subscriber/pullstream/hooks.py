@@ -18,7 +18,7 @@ from .statistics import PublisherStatistics, Statistics
 
 _log = logging.getLogger("pullstream.hooks")
 
-# Takes a Message, or, with `subscribe_batch`, a list of them. May be an `async def`.
+# Takes a Message or, with `subscribe_batch`, a list or columns of them. May be an `async def`.
 Callback = Callable[[Any], Any]
 RequestKind = Literal["acknowledge", "modify_ack_deadline"]
 LeaseLoss = Literal["max_lease_duration", "expired"]
@@ -263,6 +263,14 @@ class HookSet(HookCalls):
         super().__init__(Hooks, hooks)
         self._subscription = subscription
         self._hooks = tuple(hooks)
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether a hook overrides a method to which messages are passed in the normal case.
+
+        Messages that lose their leases are treated singly in any case.
+        """
+        return any(map(self.listens_to, ("received", "settled", "returned")))
 
     def wrap(self, callback: Callback) -> Callback:
         """Return the callback, wrapped by all hooks. The first hook is the outermost."""

@@ -19,7 +19,11 @@ from .runtime.validation import require_number
 if TYPE_CHECKING:
     from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-    Response = pubsub.StreamingPullResponse | pubsub.PullResponse | columns.ResponseColumns
+    from .lazy_messages import RawResponse
+
+    Response = (
+        pubsub.StreamingPullResponse | pubsub.PullResponse | columns.ResponseColumns | RawResponse
+    )
 
 
 class Disposition(Enum):
@@ -445,10 +449,6 @@ def return_dropped(messages: Iterable[Message]) -> None:
         message.batch.sink.put((_RETURN, message, 0, None))
 
 
-# The bytes of a message as flow control counts them.
-BYTES_EACH: Callable[[Message], int] = attrgetter("batch.bytes_each")
-
-
 def ack_ids_of(messages: Iterable[Message]) -> list[str]:
     """Return the ack ID of each message, without a call for each."""
     ack_ids: list[str] = []
@@ -461,6 +461,14 @@ def ack_ids_of(messages: Iterable[Message]) -> list[str]:
         else:
             ack_ids += [received[message._at].ack_id for message in neighbours]
     return ack_ids
+
+
+def attempts_of(received: Sequence[pubsub.ReceivedMessage]) -> Sequence[int]:
+    """Return the delivery attempts of the messages of a response; empty if there are none."""
+    if isinstance(received, LazyMessages):
+        return received.delivery_attempts
+    # A server reports attempts only with a dead-letter policy, and then for every message.
+    return [one.delivery_attempt for one in received] if received[0].delivery_attempt else ()
 
 
 def encoded_of(messages: Iterable[Message]) -> list[bytes]:

@@ -26,6 +26,23 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamStatistics:
+    """The state and the counters of one stream of a subscription.
+
+    Attributes:
+        state: CONNECTING, STREAMING or RECONNECTING.
+        received: Counter of received messages.
+        received_bytes: Counter of the bytes of the responses.
+        reopened: Counter of the times that the stream was opened again.
+    """
+
+    state: SubscriptionState
+    received: int = 0
+    received_bytes: int = 0
+    reopened: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """An immutable snapshot, taken by `StreamingPullFuture.statistics()`.
 
@@ -48,7 +65,7 @@ class Statistics:
         failed: Counter of acks, nacks and deadline changes that the server refused, or had not
             confirmed when their time or the subscription was over.
         callback_errors: Counter of callbacks that raised.
-        reopened: Counter of streams opened after the first one.
+        reopened: Counter of the times that a stream was opened again.
         leased: Number of outstanding messages. Includes `held`, `waiting` and `running`.
         leased_bytes: Bytes of the outstanding messages.
         held: Number of messages that wait behind another message of their ordering key.
@@ -58,6 +75,7 @@ class Statistics:
             caller waits for are read when there is other work to do.
         load: The fuller one of the two limits of flow control. At 1.0 the stream is paused.
         latency: Time from receipt to acknowledgement of recent messages; see Latency.
+        streams: The statistics of each stream.
     """
 
     state: SubscriptionState
@@ -80,6 +98,7 @@ class Statistics:
     unanswered: int = 0
     load: float = 0.0
     latency: Latency = Latency()
+    streams: tuple[StreamStatistics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,4 @@ def clean(session: CliContext, /, older_than: timedelta, *, apply: bool, **optio
             click.echo(path)
     verb = "removed" if apply else "would be removed; add --apply to remove them"
     text = f"{found.versions:,} versions, {len(found.files):,} files, {found.size:,} bytes {verb}"
-    if session.json or apply:
-        session.output.result(record, text)
-    else:
-        session.output.remark(text)
+    session.output.result(record, text)

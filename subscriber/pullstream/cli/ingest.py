@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,19 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pullstream.runtime.stop_signals import handled_by
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .context import CliContext, pass_session
 from .groups import CommandGroup
 from .ingest_metrics import metrics_of
 from .ingest_status import status_text
-from .ingest_view import PACE, IngestView, shown, summary
-from .parameters import Seconds, duration, key_value, listening_address
+from .ingest_view import IngestView, shown, summary
+from .parameters import duration, key_value, with_option_names
+from .progress_options import progress_options, serve_metrics_of
+from .stop_request import StopRequest
 from .waiting_messages import WaitingMessages, unacknowledged
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from pyspark.sql import SparkSession
 
     from pullstream.spark.errors import IngestError
     from pullstream.spark.ingest.report import IngestReport
@@ -71,7 +71,7 @@ _BATCH_ROWS = "maxMessagesPerTrigger"
     type=key_value,
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of the object store; may be repeated. Default: each machine's environment.",
+    help="A setting of the object stores; may be repeated. Default: each machine's environment.",
 )
 @click.option("--available-now", is_flag=True, help="Write the available messages, then end.")
 @click.option("--every", type=duration, help="Interval of batch starts: 30s, 10m. Default: none.")
@@ -126,7 +126,7 @@ _BATCH_ROWS = "maxMessagesPerTrigger"
 @click.option(
     "--bad-to",
     metavar="PATH",
-    help="Location of messages that cannot be decoded. Default: PATH-deadletter.",
+    help="Location of bad rows. Default: PATH-deadletter.",
 )
 @click.option(
     "--state",
@@ -134,7 +134,18 @@ _BATCH_ROWS = "maxMessagesPerTrigger"
     help="Folder on this machine for the state that the next run needs. Default: PATH/_state.",
 )
 @click.option(
+    "--spool",
+    metavar="PLACE",
+    help="Folder or URL (s3://, gs://, az://) for messages of unfinished batches. "
+    "Default: STATE/spool.",
+)
+@click.option(
     "--batch-rows", type=click.IntRange(min=1), help="Maximum messages per batch. Default: 10000."
+)
+@click.option(
+    "--receivers",
+    type=click.IntRange(min=1),
+    help="Number of receivers, which run as tasks of Spark. Default: one in the source's process.",
 )
 @click.option(
     "--option",
@@ -153,21 +164,7 @@ _BATCH_ROWS = "maxMessagesPerTrigger"
     metavar="NAME=VALUE",
     help="A Spark setting; may be repeated.",
 )
-@click.option(
-    "--progress-every",
-    type=Seconds(min=0.1),
-    default=PACE,
-    show_default=True,
-    metavar="SECONDS",
-    help="Interval of progress lines in a file, in a pipe, and with --json.",
-)
-@click.option(
-    "--metrics-port",
-    type=listening_address,
-    metavar="[HOST:]PORT",
-    help="Serve metrics for Prometheus at /metrics, by default on all addresses. Needs the extra "
-    "pullstream[prometheus].",
-)
+@progress_options
 @pass_session
 @click.pass_context
 def ingest(context: click.Context, session: CliContext, /, **options: Any) -> None:
@@ -196,8 +193,15 @@ def ingest(context: click.Context, session: CliContext, /, **options: Any) -> No
 
 @ingest.command("status")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--storage",
+    type=key_value,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the object store of the spool; may be repeated. Default: the environment.",
+)
 @pass_session
-def status(session: CliContext, folder: Path) -> None:
+def status(session: CliContext, folder: Path, storage: tuple[tuple[str, str], ...]) -> None:
     """Show the state of a job in DIR, the folder of --state or of the table, without Spark.
 
     The job may be running. The output has the job's identity, the id of its spool, its last planned
@@ -209,9 +213,11 @@ def status(session: CliContext, folder: Path) -> None:
     from pullstream.spark.ingest.status import IngestStatus
 
     try:
-        found = IngestStatus.of(folder)
+        found = IngestStatus.of(folder, dict(storage))
     except IngestError as error:
         raise IngestFailed.by(error) from error
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     click.echo(status_text(found, as_json=session.json, now=SYSTEM_CLOCK.now()))
 
 
@@ -257,14 +263,14 @@ def _run(
     first = IngestReport(since=SYSTEM_CLOCK.now())
     with shown(as_json=session.json, pace=progress_every) as form:
         view = IngestView(form, first, lambda: waiting.count)
-        if metrics_port is not None:
-            _serve(view, name, *metrics_port)
+        serve_metrics_of(name, metrics_port, lambda: metrics_of(view.moment))
         with waiting.asking(), view.running():
             try:
                 report, signals = _run_in_spark(session, view, master, settings, options)
             except IngestError as error:
                 raise IngestFailed.by(error) from error
-    click.echo(summary(report, as_json=session.json, now=SYSTEM_CLOCK.now()))
+    unit = "change" if options["merge_on"] else "row"
+    click.echo(summary(report, as_json=session.json, now=SYSTEM_CLOCK.now(), unit=unit))
     return _INTERRUPTED if signals.interrupted else 0
 
 
@@ -274,42 +280,28 @@ def _run_in_spark(
     master: str | None,
     settings: tuple[tuple[str, str], ...],
     options: dict[str, Any],
-) -> tuple[IngestReport, _Signals]:
+) -> tuple[IngestReport, StopRequest]:
     # Imported while the view runs, because pyspark takes a second.
     from pullstream.spark.ingest.failures import errors_of_spark
-    from pullstream.spark.ingest.runner import run_ingest
-    from pullstream.spark.local.session_builder import session_for
+    from pullstream.spark.ingest.runner import run_in
+    from pullstream.spark.local.session_builder import remote_of, session_for
+    from pullstream.spark.pyspark_version import LEAST, require_pyspark
 
-    signals = _Signals(session)
+    # Before Spark starts, which takes seconds.
+    require_pyspark(LEAST, "an ingestion job")
+    signals = StopRequest(session, "Stopping after the current batch")
+
+    def started() -> AbstractContextManager[SparkSession]:
+        return session_for(master, app_name="pullstream ingest", config=dict(settings))
+
     try:
         job = _job(session, **options)
-        with (
-            errors_of_spark(),
-            # From the start on: if it were interrupted, Java would go on without this process.
-            handled_by(signals.handle),
-            session_for(master, app_name="pullstream ingest", config=dict(settings)) as spark,
-            # After Spark has set its handlers, which would cancel the current batch.
-            handled_by(signals.handle),
-        ):
-            report = run_ingest(job, spark=spark, stop=signals.stop, watch=view.update)
+        with errors_of_spark(), signals.awaited():
+            over_connect = remote_of(master, dict(settings)) is not None
+            report = run_in(started, job, signals.stop, view.update, over_connect=over_connect)
             return report, signals
     except ValueError as error:
-        raise click.UsageError(str(error)) from error
-
-
-def _serve(view: IngestView, subscription: str, host: str, port: int) -> None:
-    """Serve the metrics of a view.
-
-    Raises:
-        UsageError: prometheus-client is missing, or the port cannot be used.
-    """
-    try:
-        from pullstream.telemetry.job_metrics import serve_metrics
-
-        labels = {"subscription": subscription}
-        serve_metrics(lambda: metrics_of(view.moment), labels, port, host)
-    except (ImportError, OSError) as error:
-        raise click.UsageError(f"--metrics-port: {error}") from error
+        raise click.UsageError(with_option_names(str(error), ingest)) from error
 
 
 def _job(
@@ -354,22 +346,3 @@ def _job(
         storage=dict(storage),
         **others,
     )
-
-
-class _Signals:
-    """Handlers of Ctrl-C and SIGTERM.
-
-    The first signal stops the job between two batches, the second one at once.
-    """
-
-    def __init__(self, session: CliContext) -> None:
-        self.stop = threading.Event()
-        self.interrupted = False
-        self._session = session
-
-    def handle(self, number: int, frame: FrameType | None) -> None:
-        if self.stop.is_set():
-            raise KeyboardInterrupt
-        self.interrupted = number == signal.SIGINT
-        self.stop.set()
-        self._session.output.remark("Stopping after the current batch; Ctrl-C again stops at once.")

@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # without a sign of life, also on a busy machine.
 _REDRAW = 0.25
 PACE = 1.5
+
+# Most reasons of bad rows, and fields outside the schema, that are shown.
+_SHOWN = 20
 
 # The time over which rates are measured, in seconds. Rows arrive in batches, so it is longer than
 # most batches take.
@@ -228,18 +231,26 @@ def progress_text(moment: Moment) -> str:
     report, totals = moment.report, moment.report.totals
     parts = [
         _phase(moment),
-        f"{totals.rows:,} rows in {totals.batches:,} batches",
+        f"{_counted(totals.rows, 'row')} in {_batches(totals.batches)}",
         f"{moment.rates.rows:,.0f} rows/s",
         f"{moment.rates.bytes:,.0f} bytes/s",
         f"lag {age_of(report.lag)}",
     ]
+    if report.receivers is not None:
+        wanted, running, restarts = report.receivers
+        again = f", started again {_counted(restarts, 'time')}" if restarts else ""
+        parts.append(f"{running} of {_counted(wanted, 'receiver')}{again}")
     if moment.waiting is not None:
         parts.append(f"{moment.waiting:,} messages unacknowledged")
     if totals.known:
-        parts.append(f"{totals.known:,} batches were there already")
+        parts.append(f"{_were(totals.known)} there already")
     if totals.bad:
         reason = "" if report.bad_reason is None else f" (most often: {report.bad_reason})"
-        parts.append(f"{totals.bad:,} bad{reason}")
+        parts.append(f"{_counted(totals.bad, 'bad row')}{reason}")
+    if totals.unknown_fields:
+        names = ", ".join(list(_largest(report.unknown))[:3])
+        often = f" (most often: {names})" if names else ""
+        parts.append(f"{totals.unknown_fields:,} fields outside the schema{often}")
     return ", ".join(parts)
 
 
@@ -248,6 +259,9 @@ def _phase(moment: Moment) -> str:
     from pullstream.spark.ingest.report import Phase
 
     report = moment.report
+    if report.phase is Phase.UNREACHABLE and report.outage is not None:
+        server, (since, error) = report.server, report.outage
+        return f"{report.phase.value} at {server} since {_clock_time(since, moment.now)} ({error})"
     if report.phase is Phase.WAITING:
         return f"{report.phase.value} since {_clock_time(report.since, moment.now)}"
     return f"{report.phase.value} for {age_of(max(moment.now - report.since, 0.0))}"
@@ -272,8 +286,22 @@ def progress_record(moment: Moment) -> dict[str, Any]:
         "bytesPerSecond": round(moment.rates.bytes, 1),
         "lagSeconds": round(report.lag, 3),
         "unacknowledged": moment.waiting,
+        "plan": report.source.get("plan", 0),
+        "waitingSegments": report.waiting.segments,
+        "waitingBytes": report.waiting.bytes,
+        "deliveryAttempts": report.waiting.attempts,
+        "longCommitted": report.source.get("longCommitted", 0),
+        "receivers": None if report.receivers is None else report.receivers._asdict(),
+        "outage": _outage(report),
         "notice": report.notice,
     }
+
+
+def _outage(report: IngestReport) -> dict[str, str] | None:
+    if report.outage is None:
+        return None
+    since, error = report.outage
+    return {"server": report.server, "since": iso_time(since), "error": error}
 
 
 def iso_time(seconds: float) -> str:
@@ -282,13 +310,14 @@ def iso_time(seconds: float) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def summary(report: IngestReport, *, as_json: bool, now: float) -> str:
+def summary(report: IngestReport, *, as_json: bool, now: float, unit: str = "row") -> str:
     """Return the final results.
 
     Args:
         report: The last report.
         as_json: Whether it is for machines.
         now: The time, in seconds since the epoch.
+        unit: Noun for a good message in the table: "row" or "change".
     """
     totals = report.totals
     if as_json:
@@ -297,23 +326,52 @@ def summary(report: IngestReport, *, as_json: bool, now: float) -> str:
         return json.dumps({**kind, **_record(report), **details})
     rate = totals.rows / report.seconds if report.seconds else 0.0
     lines = [
-        f"{totals.rows:,} messages in {totals.batches:,} batches, {totals.bytes:,} bytes of data, "
+        f"{_counted(totals.rows, 'message')} in {_batches(totals.batches)}, "
+        f"{totals.bytes:,} bytes of data, "
         f"in {report.seconds:,.1f} s ({rate:,.0f} a second)",
-        f"{totals.rows - totals.bad:,} rows to {report.to}",
+        f"{_counted(totals.rows - totals.bad, unit)} to {report.to}",
     ]
     if report.bad_to is not None:
-        reason = "" if report.bad_reason is None else f", most often: {report.bad_reason}"
-        lines.append(f"{totals.bad:,} undecodable messages to {report.bad_to}{reason}")
+        lines.append(f"{_counted(totals.bad, 'bad row')} to {report.bad_to}")
+        lines += _by_reason(report)
     if totals.known:
-        lines.append(f"{totals.known:,} batches were in the table already")
+        lines.append(f"{_were(totals.known)} in the table already")
     if totals.unknown_fields:
-        lines.append(f"{totals.unknown_fields:,} fields outside the schema left out")
+        names = ", ".join(_largest(report.unknown))
+        often = f", most often: {names}" if names else ""
+        lines.append(f"{totals.unknown_fields:,} fields outside the schema left out{often}")
     if totals.cut_times:
         lines.append(f"{totals.cut_times:,} rows with times whose nanoseconds were cut")
-    lines.append(f"{report.duplicates:,} duplicates left out")
+    lines.append(f"{_counted(report.duplicates, 'duplicate')} left out")
     if report.stopped:
         lines.append("stopped between two batches; the next run continues from there")
     return "\n".join(lines)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _batches(number: int) -> str:
+    return "1 batch" if number == 1 else f"{number:,} batches"
+
+
+def _were(batches: int) -> str:
+    return f"{_batches(batches)} {'was' if batches == 1 else 'were'}"
+
+
+def _by_reason(report: IngestReport) -> Iterator[str]:
+    """Yield a line for each frequent reason of bad rows."""
+    counted = sum(report.reasons.values())
+    of = "" if counted >= report.totals.bad else f" of {counted:,}"
+    for reason, number in _largest(report.reasons).items():
+        yield f"  {number:,}{of} because of: {reason}"
+
+
+def _largest(numbers: Mapping[str, int]) -> dict[str, int]:
+    """Return the largest numbers, in their order."""
+    by_size = sorted(numbers.items(), key=lambda one: (-one[1], one[0]))
+    return dict(by_size[:_SHOWN])
 
 
 def _record(report: IngestReport) -> dict[str, Any]:
@@ -322,9 +380,10 @@ def _record(report: IngestReport) -> dict[str, Any]:
         "messages": report.totals.rows,
         "bytes": report.totals.bytes,
         "bad": report.totals.bad,
-        "badReason": report.bad_reason,
+        "badReasons": _largest(report.reasons),
         "known": report.totals.known,
         "unknownFields": report.totals.unknown_fields,
+        "unknownFieldNames": _largest(report.unknown),
         "cutTimes": report.totals.cut_times,
         "duplicates": report.duplicates,
         "seconds": round(report.seconds, 3),

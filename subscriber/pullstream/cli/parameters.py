@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from pullstream.logs.feeds.position import Start, position_of
+from pullstream.runtime.field_names import with_names
 
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -75,3 +76,16 @@ def feed_start(text: str) -> Start:
     except ValueError as error:
         raise click.BadParameter(f"{error}.") from error
     return start
+
+
+def with_option_names(text: str, command: click.Command) -> str:
+    """Return an error about arguments in Python as one about the options of a command.
+
+    Args:
+        text: The error.
+        command: The command, whose parameters are named after the arguments.
+    """
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    # A flag that is off by default in Python.
+    text = text.replace("metadata is False", "`metadata` is given")
+    return with_names(text, {str(one.name).rstrip("_"): max(one.opts, key=len) for one in options})

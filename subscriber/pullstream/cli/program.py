@@ -28,8 +28,8 @@ SECTIONS = {
     "Messages": ("publish", "subscribe", "fetch", "pull", "peek", "ack", "nack", "redrive"),
     "Resources": ("topics", "subscriptions", "snapshots", "schemas", "seek", "purge"),
     "Feeds and channels": ("feeds", "routers", "watch", "follow", "listen"),
-    "Programs": ("worker", "ingest"),
-    "Tables": ("compact", "clean"),
+    "Programs": ("worker", "ingest", "receive"),
+    "Tables": ("compact", "clean", "spool"),
     "Broker": ("emulator", "top", "faults", "clock"),
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .parameters import key_value
+from .parameters import key_value, with_option_names
 
 if TYPE_CHECKING:
     from pullstream.spark.tables.maintenance import Maintained
@@ -86,4 +86,11 @@ def opened(
             f"this table needs {error.name}: pip install 'pullstream[cli,{extra}]'"
         ) from error
     except ValueError as error:
-        raise click.UsageError(str(error)) from error
+        text = with_option_names(str(error), click.get_current_context().command)
+        raise click.UsageError(text) from error
+    except Exception as error:
+        from pullstream.spark.store_errors import is_of_store, store_cause
+
+        if not is_of_store(error):
+            raise
+        raise click.ClickException(f"cannot use {folder}: {store_cause(error)}") from error

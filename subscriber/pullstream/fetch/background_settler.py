@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pullstream.ack_future import AckFuture
+from pullstream.columns.portions import Unit, ack_ids_in, messages_of, size_of, unsettled_in
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, SubscriberClosed
 from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.message import Disposition, Message, Settlement
@@ -118,7 +119,7 @@ class BackgroundSettler(RunningFuture):
         self._clock = clock
         self._lock = CallLock()
         # By number: the messages, and the end of the time in which their leases are kept.
-        self._kept: DeadlineTable[int, tuple[Sequence[Message], float]] = DeadlineTable()
+        self._kept: DeadlineTable[int, tuple[Sequence[Unit], float]] = DeadlineTable()
         self._closing = False
         # Nothing listens: futures have the results, and no message or ordering key is counted.
         self._dispatcher = Dispatcher(
@@ -138,7 +139,7 @@ class BackgroundSettler(RunningFuture):
         """Pass a settlement to the dispatcher, which resolves its future."""
         self._dispatcher.put_tracked(settlement)
 
-    def keep_leases(self, messages: Sequence[Message]) -> int:
+    def keep_leases(self, messages: Sequence[Unit]) -> int:
         """Keep the leases of unsettled messages until `stop_leases`.
 
         Returns:
@@ -202,11 +203,10 @@ class BackgroundSettler(RunningFuture):
 
     def _return_kept(self) -> None:
         with self._lock.once:
-            kept = [message for messages, _ in self._kept.values() for message in messages]
-        for message in kept:
-            if message.settled is None:
-                message.settled = Disposition.RETURN
-                self._dispatcher.put((Disposition.RETURN, message, 0, None))
+            kept = [unit for units, _ in self._kept.values() for unit in units]
+        for message in messages_of(unsettled_in(kept)):
+            message.settled = Disposition.RETURN
+            self._dispatcher.put((Disposition.RETURN, message, 0, None))
 
     # ---- the leaser's thread -------------------------------------------------------------------
 
@@ -217,24 +217,24 @@ class BackgroundSettler(RunningFuture):
     def _extend_due(self) -> None:
         with self._lock.once:
             due = self._pop_due(self._clock.monotonic())
-        for messages in due:
-            self._extend(messages)
+        for units in due:
+            self._extend(units)
 
-    def _pop_due(self, now: float) -> list[Sequence[Message]]:
+    def _pop_due(self, now: float) -> list[Sequence[Unit]]:
         due = []
-        for number, (messages, until) in self._kept.pop_due(now):
+        for number, (units, until) in self._kept.pop_due(now):
             if now >= until:
-                count = sum(message.settled is None for message in messages)
+                count = size_of(unsettled_in(units))
                 _log.warning(
                     "stopped extending the leases of %d fetched messages after one hour", count
                 )
                 continue
-            due.append(messages)
-            self._kept.set(number, (messages, until), EXTENSION * EXTEND_AT, now)
+            due.append(units)
+            self._kept.set(number, (units, until), EXTENSION * EXTEND_AT, now)
         return due
 
-    def _extend(self, messages: Sequence[Message]) -> None:
-        ack_ids = [message.ack_id for message in messages if message.settled is None]
+    def _extend(self, units: Sequence[Unit]) -> None:
+        ack_ids = ack_ids_in(unsettled_in(units))
         if ack_ids:
             self._dispatcher.extend_leases(ack_ids, EXTENSION)
 

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from pullstream.dead_letters import DeadLetters
 from pullstream.exceptions import SubscriberClosed
@@ -16,16 +16,20 @@ from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.rpc.background_client import BackgroundClient
 from pullstream.rpc.rpcs import CallOptions
 from pullstream.rpc.sansio import run, run_async
+from pullstream.runtime.validation import require_bool
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import Cancelled
 from pullstream_protocol.messages import pulls_pb2 as pulls
 
 from .background_settler import BackgroundSettler
+from .columns import AsyncFetchedColumns, FetchedColumns
 from .messages import AsyncFetchedMessages, FetchedMessages
 from .protocol import RETURN_TIME, Fetch, Wanted
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+AnyFetched = TypeVar("AnyFetched", AsyncFetchedMessages, AsyncFetchedColumns)
 
 _CLOSED = "this client is closed; create a new one to fetch"
 
@@ -39,6 +43,7 @@ class FetchingClient(BackgroundClient):
     def _dead_letters(self) -> DeadLetters:
         return DeadLetters(self._rpcs)
 
+    @overload
     def fetch(
         self,
         subscription: str,
@@ -48,7 +53,33 @@ class FetchingClient(BackgroundClient):
         no_wait: bool = False,
         *,
         missing_ok: bool = False,
-    ) -> FetchedMessages:
+        columns: Literal[False] = False,
+    ) -> FetchedMessages: ...
+
+    @overload
+    def fetch(
+        self,
+        subscription: str,
+        max_messages: int = 1,
+        timeout: float | None = 5.0,
+        min_messages: int = 1,
+        no_wait: bool = False,
+        *,
+        missing_ok: bool = False,
+        columns: Literal[True],
+    ) -> FetchedColumns: ...
+
+    def fetch(
+        self,
+        subscription: str,
+        max_messages: int = 1,
+        timeout: float | None = 5.0,
+        min_messages: int = 1,
+        no_wait: bool = False,
+        *,
+        missing_ok: bool = False,
+        columns: bool = False,
+    ) -> FetchedMessages | FetchedColumns:
         """Fetch 1 to `max_messages` messages: the available ones, or else the first to arrive.
 
         The messages are leased for the subscription's ack deadline. FetchedMessages describes how
@@ -65,9 +96,11 @@ class FetchingClient(BackgroundClient):
                 limits how long the server may take to answer.
             missing_ok: If no message arrives in time, return an empty list instead of raising
                 PullTimeout. It is still an error if the server does not answer at all.
+            columns: Return FetchedColumns, which have no object for each message. Default: False.
 
         Returns:
-            A list, whose `reason` says why the fetch ended: "filled", "drained" or "timed_out".
+            A list or columns, whose `reason` says why the fetch ended: "filled", "drained" or
+            "timed_out".
 
         Raises:
             PullTimeout: No message arrived in time, and `missing_ok` is False; or the server has
@@ -79,9 +112,11 @@ class FetchingClient(BackgroundClient):
             ForkedProcess: This client was created in the parent, before a fork.
         """
         wanted = Wanted(subscription, max_messages, timeout, min_messages, no_wait, missing_ok)
+        require_bool("columns", columns)
         with self._fetching(wanted) as fetch:
             fetched = run(fetch.steps(), self._rpcs, self._clock)
-        return FetchedMessages(
+        kind = FetchedColumns if columns else FetchedMessages
+        return kind(
             fetched,
             subscription,
             self._rpcs,
@@ -170,15 +205,16 @@ class FetchingClient(BackgroundClient):
             running.set_result(True)
 
 
-async def fetch_async(client: FetchingClient, wanted: Wanted) -> AsyncFetchedMessages:
+async def fetch_async(client: FetchingClient, wanted: Wanted, kind: type[AnyFetched]) -> AnyFetched:
     """Fetch on the running event loop. A cancelled task withdraws its call immediately.
 
     Args:
         client: The client whose connection is used, and whose `close` ends the fetch.
         wanted: The arguments of the fetch.
+        kind: The class of the result.
 
     Returns:
-        A list, whose `reason` says why the fetch ended: "filled", "drained" or "timed_out".
+        The messages, whose `reason` says why the fetch ended: "filled", "drained" or "timed_out".
 
     Raises:
         PullTimeout: As for `FetchingClient.fetch`; so are the other errors.
@@ -186,7 +222,7 @@ async def fetch_async(client: FetchingClient, wanted: Wanted) -> AsyncFetchedMes
     rpcs, clock, subscription = client._rpcs, client._clock, wanted.subscription
     with client._fetching(wanted) as fetch:
         fetched = await run_async(fetch.steps(), rpcs, clock)
-    return AsyncFetchedMessages(
+    return kind(
         fetched,
         subscription,
         rpcs,

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pullstream.ack_future import AckFuture
-from pullstream.exceptions import AcknowledgeError
-from pullstream.message import Disposition, Message, Reject, ResponseBatch, ack_ids_of
+from pullstream.columns.portions import Unit
+from pullstream.message import Disposition, Message, Reject, ResponseBatch
 from pullstream.rpc.rpcs import Rpcs
-from pullstream.rpc.sansio import Steps, run, run_async
-from pullstream.streaming.ack_requests import Purpose, unconfirmed
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
-from pullstream_protocol.errors import PullstreamError
 
-from .background_settler import BackgroundSettler, FetchedDispositions
-from .settle_call import RETRY_FOR, settle
+from .background_settler import BackgroundSettler
+from .settling import AsyncLeasingBlock, FetchedUnits, LeasingBlock, lease_of, seconds_of
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from .protocol import Fetched, Reason
-
-_log = logging.getLogger("pullstream.fetch")
-
-# Other dispositions change the ack deadline at the user's request.
-_PURPOSES = {Disposition.ACK: Purpose.ACK, Disposition.RETURN: Purpose.RETURN}
+    from .protocol import Fetched
 
 
-class _Fetched(list[Message]):
+class _FetchedList(FetchedUnits, list[Message]):
     """Base of FetchedMessages and AsyncFetchedMessages."""
 
     def __init__(
@@ -45,73 +29,18 @@ class _Fetched(list[Message]):
         clock: Clock = SYSTEM_CLOCK,
         reject: Reject | None = None,
     ) -> None:
-        self._dispositions = FetchedDispositions(settler)
+        list.__init__(self)
+        FetchedUnits.__init__(self, fetched.reason, subscription, rpcs, settler, clock)
         for received_at, response in fetched.responses:
             batch = ResponseBatch(self._dispositions, received_at, 0, response)
             batch.reject = reject
             self += batch.messages()
-        self.reason: Reason = fetched.reason
-        self._subscription = subscription
-        self._rpcs = rpcs
-        self._settler = settler
-        self._clock = clock
-        # The settler that keeps the leases inside a `with` block, and its number for this list.
-        self._kept: tuple[BackgroundSettler, int] | None = None
 
-    @property
-    def unsettled(self) -> list[Message]:
-        """Messages that are not settled, including those for which a call of the list failed."""
-        return [message for message in self if message.settled is None]
-
-    def _settle(
-        self, disposition: Disposition, seconds: int = 0, messages: list[Message] | None = None
-    ) -> Steps[None]:
-        """Settle the given messages, or all unsettled ones if `messages` is None."""
-        messages = self.unsettled if messages is None else messages
-        if not messages:
-            return
-        ack_ids = ack_ids_of(messages)
-        purpose = _PURPOSES.get(disposition, Purpose.USER)
-        failed = yield from settle(
-            self._subscription, purpose, ack_ids, self._clock, seconds=seconds
-        )
-        if disposition is not Disposition.EXTEND:
-            for message, ack_id in zip(messages, ack_ids, strict=True):
-                if ack_id not in failed:
-                    message.settled = disposition
-        if failed:
-            raise _refused(disposition, failed, len(messages))
-
-    def _keep_leases(self) -> None:
-        if self._kept is not None:
-            raise RuntimeError("these messages are already in a `with` block")
-        settler = self._settler()
-        self._kept = settler, settler.keep_leases(self)
-
-    def _return_unsettled(self, raised: BaseException | None) -> Steps[None]:
-        """Return the unsettled messages at the end of the block.
-
-        If the block raised an error, the first unsettled message counts as the cause and is nacked.
-        The block has not reached the other messages.
-        """
-        if self._kept is not None:
-            settler, number = self._kept
-            settler.stop_leases(number)
-            self._kept = None
-        unsettled = self.unsettled
-        failed = 1 if isinstance(raised, Exception) else 0
-        for disposition, messages in (
-            (Disposition.NACK, unsettled[:failed]),
-            (Disposition.RETURN, unsettled[failed:]),
-        ):
-            try:
-                yield from self._settle(disposition, 0, messages)
-            except PullstreamError as error:
-                # The server redelivers these messages when their leases end.
-                _log.warning("could not return all fetched messages: %s", error)
+    def _received(self) -> Sequence[Unit]:
+        return self
 
 
-class FetchedMessages(_Fetched):
+class FetchedMessages(_FetchedList, LeasingBlock):
     """The messages of one fetch.
 
     `ack()`, `nack()` and `modify_ack_deadline()` are one call for the whole list, and return when
@@ -142,7 +71,7 @@ class FetchedMessages(_Fetched):
             AcknowledgeError: The server refused some or did not answer; they are still in
                 `unsettled`.
         """
-        run(self._settle(Disposition.ACK), self._rpcs, self._clock)
+        self._run(self._settle(Disposition.ACK))
 
     def nack(self, delay: float = 0) -> None:
         """Nack all unsettled messages, so that the server redelivers them.
@@ -155,7 +84,7 @@ class FetchedMessages(_Fetched):
                 `unsettled`.
             ValueError: The delay is out of range.
         """
-        run(self._settle(Disposition.NACK, _seconds("delay", delay)), self._rpcs, self._clock)
+        self._run(self._settle(Disposition.NACK, seconds_of("delay", delay)))
 
     def modify_ack_deadline(self, seconds: int) -> None:
         """Set the ack deadline of all unsettled messages.
@@ -167,25 +96,10 @@ class FetchedMessages(_Fetched):
             AcknowledgeError: The server refused some or did not answer.
             ValueError: The seconds are out of range.
         """
-        run(self._settle(Disposition.EXTEND, _lease("seconds", seconds)), self._rpcs, self._clock)
-
-    def __enter__(self) -> Self:
-        self._keep_leases()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        run(self._return_unsettled(exc), self._rpcs, self._clock)
-        futures = self._dispositions.pending()
-        _wait(futures)
-        _check(futures, exc)
+        self._run(self._settle(Disposition.EXTEND, lease_of("seconds", seconds)))
 
 
-class AsyncFetchedMessages(_Fetched):
+class AsyncFetchedMessages(_FetchedList, AsyncLeasingBlock):
     """FetchedMessages for an event loop.
 
     The methods of the list are coroutines, and the block is `async with`. The methods of a single
@@ -194,75 +108,14 @@ class AsyncFetchedMessages(_Fetched):
 
     async def ack(self) -> None:
         """Acknowledge all unsettled messages; see `FetchedMessages.ack`."""
-        await run_async(self._settle(Disposition.ACK), self._rpcs, self._clock)
+        await self._run_async(self._settle(Disposition.ACK))
 
     async def nack(self, delay: float = 0) -> None:
         """Nack all unsettled messages; see `FetchedMessages.nack`."""
-        seconds = _seconds("delay", delay)
-        await run_async(self._settle(Disposition.NACK, seconds), self._rpcs, self._clock)
+        seconds = seconds_of("delay", delay)
+        await self._run_async(self._settle(Disposition.NACK, seconds))
 
     async def modify_ack_deadline(self, seconds: int) -> None:
         """Set the ack deadline; see `FetchedMessages.modify_ack_deadline`."""
-        lease = _lease("seconds", seconds)
-        await run_async(self._settle(Disposition.EXTEND, lease), self._rpcs, self._clock)
-
-    async def __aenter__(self) -> Self:
-        self._keep_leases()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await run_async(self._return_unsettled(exc), self._rpcs, self._clock)
-        futures = self._dispositions.pending()
-        if futures:
-            awaited = [asyncio.wrap_future(future) for future in futures]
-            done, _ = await asyncio.wait(awaited, timeout=RETRY_FOR)
-            for each in done:
-                # Retrieve the exception; otherwise asyncio logs that nobody did.
-                each.exception()
-        _check(futures, exc)
-
-
-def _wait(futures: Sequence[AckFuture]) -> None:
-    """Wait until all futures are done, for RETRY_FOR seconds at most."""
-    deadline = SYSTEM_CLOCK.monotonic() + RETRY_FOR
-    for future in futures:
-        future.wait_until_done(max(deadline - SYSTEM_CLOCK.monotonic(), 0.0))
-
-
-def _check(futures: Sequence[AckFuture], exc: BaseException | None) -> None:
-    """Raise the first failure, unless the block raised an error. The dispatcher logs each one."""
-    if exc is not None:
-        return
-    for future in futures:
-        if not future.done():
-            raise unconfirmed(f"the server has not answered within {RETRY_FOR:.0f} s")
-        error = future.exception()
-        if error is not None:
-            raise error
-
-
-def _refused(
-    disposition: Disposition, failed: Mapping[str, AcknowledgeError], total: int
-) -> AcknowledgeError:
-    first = next(iter(failed.values()))
-    action = f"could not be settled ({disposition.value})"
-    info = f"{len(failed)} of {total} messages {action}: {first.info}"
-    in_doubt = any(error.may_have_succeeded for error in failed.values())
-    return AcknowledgeError(first.error_code, info, may_have_succeeded=in_doubt)
-
-
-def _seconds(name: str, seconds: float) -> int:
-    if not 0 <= seconds <= 600:
-        raise ValueError(f"{name} is {seconds}; it must be between 0 and 600 seconds")
-    return math.ceil(seconds)
-
-
-def _lease(name: str, seconds: int) -> int:
-    if not 1 <= seconds <= 600:
-        raise ValueError(f"{name} is {seconds}; it must be between 1 and 600 (for 0 use nack())")
-    return seconds
+        lease = lease_of("seconds", seconds)
+        await self._run_async(self._settle(Disposition.EXTEND, lease))

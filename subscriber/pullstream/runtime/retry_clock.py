@@ -45,7 +45,6 @@ class RetryClock:
         longest: The longest pause, in seconds.
         give_up_after: Seconds of failures after which to give up. The last attempt is made at this
             time. None: never.
-        failing_since: The failures count from this time. None: from the first one.
         factor: Growth of the pauses; see Backoff.
     """
 
@@ -55,12 +54,11 @@ class RetryClock:
         longest: float,
         give_up_after: float | None = None,
         *,
-        failing_since: float | None = None,
         factor: float = 2.0,
     ) -> None:
         self._backoff = Backoff(first, longest, factor)
         self._give_up_after = give_up_after
-        self._failing_since = failing_since
+        self._failing_since: float | None = None
 
     @property
     def gives_up_at(self) -> float:

@@ -6,8 +6,16 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Protocol
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopFlag(Protocol):
+    """A flag that somebody else sets: a `threading.Event`, or a `Latch` for signal handlers."""
+
+    def wait(self, timeout: float, /) -> bool:
+        """Wait for some seconds, or until the flag is set; return whether it is set."""
 
 
 @contextmanager

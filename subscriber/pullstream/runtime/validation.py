@@ -38,6 +38,13 @@ def require_int(name: str, value: int) -> int:
     return value
 
 
+def require_bool(name: str, value: bool) -> bool:
+    """Return the value if it is a bool; otherwise raise TypeError."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}; it must be True or False")
+    return value
+
+
 def require_positive(name: str, value: int) -> int:
     """Return the value if it is an int of at least 1.
 

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
+from pullstream.columns.portions import Portion, messages_of
 from pullstream.message import Message
 from pullstream.runtime.validation import require_positive
 
@@ -156,7 +157,7 @@ class ThreadScheduler(Scheduler):
 def messages_in(argument: Any) -> list[Message]:
     """Return the messages in a callback's argument, which is one message or a sequence of them."""
     several = argument if isinstance(argument, (list, tuple)) else (argument,)
-    return [one for one in several if isinstance(one, Message)]
+    return messages_of(one for one in several if isinstance(one, (Message, Portion)))
 
 
 def _apply(callback: Callable[..., Any], args: tuple[Any, ...]) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from pullstream.columns.portions import Portion, Unit, messages_of, size_of
 from pullstream.message import Disposition, Message, MessageBatch, clear_begun, lose
 from pullstream.runtime.callback_kinds import is_coroutine_function, refuse_awaitable
 from pullstream.runtime.repeated_errors import RepeatedErrors
@@ -324,7 +325,7 @@ class BatchRunner(CallbackRunner):
 
     def __init__(
         self,
-        callback: Callable[[MessageBatch], Any],
+        callback: Callable[[Any], Any],
         scheduler: Scheduler,
         hold: MessagesOnHold,
         *,
@@ -332,9 +333,11 @@ class BatchRunner(CallbackRunner):
         clock: Clock,
         max_messages: int,
         max_latency: float,
+        pack: Callable[[list[Any]], Any],
     ) -> None:
         super().__init__(callback, scheduler, hold, listener=listener, clock=clock)
-        self._max_messages = max_messages
+        self._pack = pack
+        self.max_messages: int = max_messages
         is_async = is_coroutine_function(callback)
         self._run_list = self._await_list if is_async else self._call_list
         self._batcher = Batcher(
@@ -347,57 +350,73 @@ class BatchRunner(CallbackRunner):
 
     def close(self) -> list[Message]:
         """Stop the batcher, and return the messages that never reached the scheduler."""
-        return self._batcher.close()
+        return messages_of(self._batcher.close())
 
     @property
     def waiting(self) -> int:
         """Number of messages that wait in the batcher for the rest of their list."""
         return len(self._batcher)
 
+    def begin_portions(self, portions: Sequence[Portion], *, in_order: bool) -> None:
+        """Run the callback for portions, whose messages have no key. They may share their list."""
+        self.keeps_order = in_order
+        self._batcher.add(portions)
+
     def _submit(self, messages: list[Message], in_order: bool) -> None:
         # A list that held messages of its keys will fill need not wait for others.
         behind = sum(self._hold.waiting_behind(m) for m in messages) if in_order else 0
-        rest = len(messages) % self._max_messages
-        is_filled = behind > 0 and rest + behind >= self._max_messages
+        rest = len(messages) % self.max_messages
+        is_filled = behind > 0 and rest + behind >= self.max_messages
         self._batcher.add(messages, is_urgent=is_filled)
 
-    def _ready(self, messages: list[Message]) -> None:
+    def _ready(self, messages: list[Unit]) -> None:
         try:
             self._scheduler.schedule(self._run_list, messages)
         except Exception as error:
             self._listener.stop(error)
 
-    def _call_list(self, messages: list[Message]) -> None:
-        batch = self._fill(messages)
+    def _call_list(self, units: list[Unit]) -> None:
+        batch = self._fill(units)
         unhandled: list[Message] = []
         if batch:
             try:
-                refuse_awaitable(self._callback(batch), self._callback)
+                refuse_awaitable(self._callback(self._pack(batch)), self._callback)
             except BaseException as error:
-                unhandled = self._list_raised(batch, error)
-        self._list_ended(messages, batch, unhandled)
+                unhandled = self._list_raised(messages_of(batch), error)
+        self._list_ended(units, batch, unhandled)
 
-    async def _await_list(self, messages: list[Message]) -> None:
-        batch = self._fill(messages)
+    async def _await_list(self, units: list[Unit]) -> None:
+        batch = self._fill(units)
         unhandled: list[Message] = []
         if batch:
             try:
-                refuse_awaitable(await self._callback(batch), self._callback)
+                refuse_awaitable(await self._callback(self._pack(batch)), self._callback)
             except BaseException as error:
-                unhandled = self._list_raised(batch, error)
-        self._list_ended(messages, batch, unhandled)
+                unhandled = self._list_raised(messages_of(batch), error)
+        self._list_ended(units, batch, unhandled)
 
-    def _fill(self, messages: list[Message]) -> MessageBatch:
-        batch = MessageBatch([message for message in messages if self._may_begin(message)])
+    def _fill(self, units: list[Unit]) -> list[Unit]:
+        batch: list[Unit] = []
+        for unit in units:
+            if isinstance(unit, Message):
+                if self._may_begin(unit):
+                    batch.append(unit)
+            elif self._monotonic() < unit.batch.lease_ends and unit.begin():
+                batch.append(unit)
+            else:
+                # Some were given up or returned, or all have lost their lease.
+                batch += [each for each in unit.messages() if self._may_begin(each)]
         if self.keeps_order:
-            for message in list(batch):
-                room = self._max_messages - len(batch)
+            room = self.max_messages - size_of(batch)
+            for message in [unit for unit in batch if isinstance(unit, Message)]:
                 if room > 0 and message.ordering_key:
                     behind = self._hold.take_behind(message, room)
-                    batch += [each for each in behind if self._may_begin(each)]
+                    joining = [each for each in behind if self._may_begin(each)]
+                    batch += joining
+                    room -= len(joining)
         return batch
 
-    def _list_raised(self, batch: MessageBatch, error: BaseException) -> list[Message]:
+    def _list_raised(self, batch: list[Message], error: BaseException) -> list[Message]:
         """Nack the unsettled messages; return those behind a failed message of their key."""
         text = f"callback raised for {len(batch)} messages; unsettled ones are nacked"
         self._count_error(error, text)
@@ -416,14 +435,13 @@ class BatchRunner(CallbackRunner):
                 failed_keys.add(key)
         return unhandled
 
-    def _list_ended(
-        self, messages: list[Message], batch: MessageBatch, unhandled: list[Message]
-    ) -> None:
+    def _list_ended(self, units: list[Unit], batch: list[Unit], unhandled: list[Message]) -> None:
         if not self.keeps_order:
             return
         by_key: dict[str, list[Message]] = {}
-        for message in dict.fromkeys((*messages, *batch)):
-            if message.ordering_key:
+        for message in dict.fromkeys((*units, *batch)):
+            # The messages of portions have no key.
+            if isinstance(message, Message) and message.ordering_key:
                 by_key.setdefault(message.ordering_key, []).append(message)
         again = set(unhandled)
         for of_key in by_key.values():

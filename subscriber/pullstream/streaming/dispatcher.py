@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
+from pullstream.columns.portions import Portion
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
 from pullstream.message import Disposition, Message, Settlement, ack_ids_of, has_begun
 from pullstream.rpc.calls import PendingCall
@@ -51,6 +52,7 @@ STEADY = 8
 GATHERED_PART = 0.25
 
 Event = Settlement | Callable[[], None]
+T = TypeVar("T")
 
 
 class _Phase(Enum):
@@ -82,6 +84,9 @@ class DispatchListener:
             dropped: Dropped messages, whose leases end by themselves.
             returned: Messages that the SDK returns, because no callback has seen or settled them.
         """
+
+    def portions_acked(self, portions: list[Portion]) -> None:
+        """Handle acknowledged portions. The server does not know it yet."""
 
     def nacks_answered(self, ack_ids: list[str], seconds: int) -> None:
         """Handle nacks that the server accepted, or refused permanently.
@@ -194,6 +199,8 @@ class Dispatcher:
         self._inbox: Inbox[Event] = Inbox(clock)
         # Nearly all settlements are acknowledgements. They have a separate queue: see `ack`.
         self._acks: list[Message] = []
+        # The same for portions, with the ack ids of their messages.
+        self._acked_portions: list[tuple[Sequence[Portion], Sequence[str]]] = []
         # Answered calls: request, error, duration in seconds. The flag says whether an answer must
         # wake the thread.
         self._answers: deque[tuple[AckRequest, RpcError | None, float]] = deque()
@@ -232,6 +239,13 @@ class Dispatcher:
     def ack_all(self, messages: list[Message]) -> None:
         """Acknowledge messages. Extending the list is atomic, as `append` is in `ack`."""
         self._acks.extend(messages)
+        if self._asleep:
+            self._asleep = False
+            self._inbox.wake()
+
+    def ack_portions(self, portions: Sequence[Portion], ack_ids: Sequence[str]) -> None:
+        """Acknowledge portions, whose messages have these ack ids."""
+        self._acked_portions.append((portions, ack_ids))
         if self._asleep:
             self._asleep = False
             self._inbox.wake()
@@ -289,7 +303,11 @@ class Dispatcher:
     @property
     def unanswered(self) -> int:
         """Number of acknowledgements without an answer, or whose answer was not processed yet."""
-        return len(self._acks) + self._outbox.unanswered
+        return len(self._acks) + self._portion_acks() + self._outbox.unanswered
+
+    def _portion_acks(self) -> int:
+        # A list at once, because other threads append.
+        return sum(len(ack_ids) for _, ack_ids in list(self._acked_portions))
 
     def runs_here(self) -> bool:
         """Return whether the calling thread is this actor's. Futures run done callbacks on it."""
@@ -299,16 +317,19 @@ class Dispatcher:
         """Make all later settlements raise ForkedProcess, in a forked child without the thread."""
         # `ack` does not check the process id, because it is called for every message.
         self._acks = _ForkedList(self._fork)
+        self._acked_portions = _ForkedList(self._fork)
         self.put = self._acks.append
 
     # ---- the dispatcher's own thread -----------------------------------------------------------
 
     def _run(self) -> None:
         while not self._is_done():
-            self._handle(self._next_events(), self._take_acks())
+            self._handle(self._next_events(), _take_all(self._acks))
+            self._handle_portions(_take_all(self._acked_portions))
             self._take_answers()
             self._send_requests()
-        self._handle(self._inbox.close(), self._take_acks())
+        self._handle(self._inbox.close(), _take_all(self._acks))
+        self._handle_portions(_take_all(self._acked_portions))
         self._abandon()
 
     def _is_done(self) -> bool:
@@ -327,26 +348,19 @@ class Dispatcher:
             or any(request.is_awaited for request, _ in self._in_flight.values())
         )
         self._asleep = True
-        if self._acks or self._answers:
+        if self._acks or self._acked_portions or self._answers:
             events = self._inbox.drain()
         else:
             events = self._inbox.take(self._outbox.next_due(kinds))
         self._asleep = False
-        if (events or self._acks) and self._phase is _Phase.RUNNING:
+        if (events or self._acks or self._acked_portions) and self._phase is _Phase.RUNNING:
             # Most settlements come in groups. To wake up for each one would cost more than sending
             # it.
             self._send_now.wait(self._linger.seconds)
             self._send_now.clear()
             events += self._inbox.drain()
-            self._linger.learn(len(events) + len(self._acks))
+            self._linger.learn(len(events) + len(self._acks) + self._portion_acks())
         return events
-
-    def _take_acks(self) -> list[Message]:
-        count = len(self._acks)
-        acks = self._acks[:count]
-        # Other threads only append meanwhile, after these.
-        del self._acks[:count]
-        return acks
 
     def _handle(self, events: Sequence[Event], acked: list[Message]) -> None:
         nacked: list[Message] = []
@@ -378,6 +392,12 @@ class Dispatcher:
             self._outbox.add_ack_ids(Purpose.ACK, ack_ids_of(acked))
         if acked or nacked or dropped or returned:
             self._listener.mark_settled(acked, nacked, dropped, returned)
+
+    def _handle_portions(self, acked: Sequence[tuple[Sequence[Portion], Sequence[str]]]) -> None:
+        if acked:
+            for _, ack_ids in acked:
+                self._outbox.add_ack_ids(Purpose.ACK, ack_ids)
+            self._listener.portions_acked([each for portions, _ in acked for each in portions])
 
     def _open_kinds(self) -> Collection[RequestKind]:
         """Return the kinds of which a call may begin before another one is answered."""
@@ -494,6 +514,15 @@ class _ForkedList(list[Any]):
 
     def extend(self, _: Iterable[object]) -> None:
         raise self._fork.error()
+
+
+def _take_all(items: list[T]) -> list[T]:
+    """Take the items of a list to which other threads append."""
+    count = len(items)
+    taken = items[:count]
+    # Other threads only append meanwhile, after these.
+    del items[:count]
+    return taken
 
 
 def _error_of(call: PendingCall) -> RpcError | None:

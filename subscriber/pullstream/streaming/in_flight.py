@@ -6,16 +6,22 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from pullstream.columns.message_columns import MessageColumns
+from pullstream.columns.portions import Portion, Unit, messages_of
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
 from pullstream.flow_control import MAX_EXTENSION, LoadGauge
 from pullstream.hooks import HookSet, LeaseLoss
+from pullstream.lazy_messages import RawMessages
 from pullstream.message import (
     Disposition,
     Message,
+    MessageBatch,
     ResponseBatch,
     ack_ids_of,
+    attempts_of,
     count_late,
     has_begun,
     return_dropped,
@@ -24,7 +30,8 @@ from pullstream.message import (
 from pullstream.rpc.calls import PendingCall
 from pullstream.runtime.lifecycle import Lifecycle
 from pullstream.scheduling.scheduler import Scheduler
-from pullstream.statistics import Statistics
+from pullstream.statistics import Statistics, StreamStatistics
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -44,13 +51,15 @@ _log = logging.getLogger("pullstream.subscriber")
 
 @dataclass(slots=True)
 class Counters:
-    """Counters of one subscription. Only one thread writes each of them, so none needs a lock.
+    """Counters of one subscription.
+
+    The readers write theirs under a lock. Only one thread writes each of the others.
 
     Attributes:
         counted_returns: Messages returned at shutdown that a server may count as delivery attempts.
     """
 
-    # Written by the consumer's thread.
+    # Written by the readers' threads.
     received: int = 0
     redelivered: int = 0
     # Written by the dispatcher's thread.
@@ -119,7 +128,7 @@ class InFlight(DispatchListener):
     creates.
 
     Owns the parts, the counters, and the messages that a shutdown will return. Callers: the
-    consumer's thread passes responses. The dispatcher's thread passes settled messages and answers
+    readers' threads pass responses. The dispatcher's thread passes settled messages and answers
     of the server. The leaser's thread passes messages that it gave up. Any thread may pass messages
     that ordering returns or forgets.
 
@@ -138,9 +147,9 @@ class InFlight(DispatchListener):
         hooks: Hears of the messages.
         lifecycle: The state of the subscription. This class only reads it.
         send: Starts the call for a request. Must not wait.
-        pause_reader: Stops reading, because too many messages are in flight. Called under the lock
-            of the gauge, like `resume_reader`.
-        resume_reader: Continues reading.
+        pause_readers: Stops reading, because too many messages are in flight. Called under the lock
+            of the gauge, like `resume_readers`.
+        resume_readers: Continues reading.
         fail: Ends the subscription with an error, because callbacks cannot run any more.
 
     Attributes:
@@ -160,8 +169,8 @@ class InFlight(DispatchListener):
         hooks: HookSet,
         lifecycle: Lifecycle,
         send: Callable[[AckRequest], PendingCall],
-        pause_reader: Callable[[], None],
-        resume_reader: Callable[[], None],
+        pause_readers: Callable[[], None],
+        resume_readers: Callable[[], None],
         fail: Callable[[Exception], None],
     ) -> None:
         self._reject = settings.reject
@@ -170,13 +179,17 @@ class InFlight(DispatchListener):
         self._clock = clock
         self._hooks = hooks
         self._lifecycle = lifecycle
-        self._pause_reader = pause_reader
+        self._pause_readers = pause_readers
         self._fail = fail
         self.counters = Counters()
+        # Guards the state that several readers share.
+        self._receiving = CallLock()
         self._prefetch_age = PrefetchAge(limits.max_messages)
-        self._gauge = LoadGauge(limits, pause=self._pause, resume=resume_reader)
+        self._gauge = LoadGauge(limits, pause=self._pause, resume=resume_readers)
         self._gate = ReceiptGate()
         self._hold = MessagesOnHold(limits)
+        # Runs the callbacks that take columns.
+        self._columns_runner: BatchRunner | None = None
         self.callbacks = self._new_runner(callback, settings)
         self.dispatcher = Dispatcher(
             clock,
@@ -193,6 +206,7 @@ class InFlight(DispatchListener):
             give_up=self._leases_given_up,
             waits_over=self.callbacks.waits_over,
         )
+        self._hooks_take_messages = hooks.takes_messages
         # Messages whose callback will not begin; None after they have been returned.
         self._unbegun: list[Message] | None = []
         self._unbegun_lock = threading.Lock()
@@ -210,7 +224,7 @@ class InFlight(DispatchListener):
                 clock=self._clock,
                 release_after_ack=settings.release_after == "ack",
             )
-        return BatchRunner(
+        runner = BatchRunner(
             callback,
             self._scheduler,
             self._hold,
@@ -218,13 +232,20 @@ class InFlight(DispatchListener):
             clock=self._clock,
             max_messages=batching.max_messages,
             max_latency=batching.max_latency,
+            pack=self._columns_of if batching.columns else MessageBatch,
         )
+        if batching.columns:
+            self._columns_runner = runner
+        return runner
 
-    def statistics(self, *, reopened: int) -> Statistics:
+    def _columns_of(self, units: list[Unit]) -> MessageColumns:
+        return MessageColumns(units, self.dispatcher.ack_portions)
+
+    def statistics(self, streams: Sequence[StreamStatistics]) -> Statistics:
         """Return a snapshot. Its parts are read one after the other while the subscription runs.
 
         Args:
-            reopened: How often the stream was reopened.
+            streams: The statistics of each stream.
         """
         counters, change = self.counters, self._lifecycle.last_change
         return Statistics(
@@ -239,7 +260,7 @@ class InFlight(DispatchListener):
             expired=counters.given_up + counters.expired,
             failed=self.dispatcher.failures,
             callback_errors=self.callbacks.errors,
-            reopened=reopened,
+            reopened=sum(stream.reopened for stream in streams),
             leased=self._gauge.messages,
             leased_bytes=self._gauge.bytes,
             held=len(self._hold),
@@ -248,9 +269,10 @@ class InFlight(DispatchListener):
             unanswered=self.dispatcher.unanswered,
             load=self._gauge.load,
             latency=self.leaser.latency(),
+            streams=tuple(streams),
         )
 
-    # ---- messages come in (consumer's thread) --------------------------------------------------
+    # ---- messages come in (the readers' threads) -----------------------------------------------
 
     def receive_response(self, arrival: ReceivedResponse) -> None:
         """Receive the messages of a response: count and lease them, and begin their callbacks."""
@@ -263,34 +285,31 @@ class InFlight(DispatchListener):
             return
         batch = ResponseBatch(self.dispatcher, self._clock.monotonic(), size // count, response)
         batch.reject = self._reject
-        messages = batch.messages()
-        self._count_received(messages)
-        age = self._prefetch_age.age(count, batch.received_at)
-        batch.may_be_stale = age > 0
-        self._lease(batch, messages, age)
-        if self._lifecycle.is_stopping:
-            self.return_after_stream(messages)
-            return
         # If the server does not report this property, assume ordering: keeping the order then costs
         # only time.
         in_order = properties.message_ordering_enabled or not response.HasField(
             "subscription_properties"
         )
+        age = self._count_received(batch)
+        batch.may_be_stale = age > 0
+        runner = self._columns_runner
+        if runner is not None and self._has_no_exceptions(batch, in_order=in_order):
+            self._receive_portions(runner, batch, age, in_order=in_order)
+            return
+        messages = batch.messages()
+        self._hooks.tell("received", messages)
+        self._lease(batch, messages, age)
+        if self._lifecycle.is_stopping:
+            self.return_after_stream(messages)
+            return
         if exactly_once:
             # Set before the first of them begins, because a refused receipt fails its key.
             self.callbacks.keeps_order = in_order
             self._gate.hold_messages(messages, in_order=in_order)
             self.dispatcher.send_receipts(ack_ids_of(messages), self.leaser.stream_deadline)
             return
-        try:
-            # The last step, because this thread may run the callbacks and then stop being the
-            # reader.
-            self.callbacks.begin_callbacks(messages, in_order=in_order)
-        except RuntimeError:
-            if not self._lifecycle.is_stopping:
-                raise
-            # The shutdown began before this response was processed.
-            self.return_after_stream(messages)
+        # The last step, because this thread may run the callbacks and then stop being the reader.
+        self._begin(messages, partial(self.callbacks.begin_callbacks, messages, in_order=in_order))
 
     def adopt_leases(self, ack_ids: Sequence[str], size: int) -> list[Message]:
         """Take over the leases of another process. Any thread may call this method.
@@ -316,22 +335,61 @@ class InFlight(DispatchListener):
         self.dispatcher.extend_leases(list(ack_ids), self.leaser.stream_deadline)
         return messages
 
-    def _lease(self, batch: ResponseBatch, messages: list[Message], age: int = 0) -> None:
+    def _has_no_exceptions(self, batch: ResponseBatch, *, in_order: bool) -> bool:
+        """Return whether all messages of a response are treated alike, as far as it is known now.
+
+        With exactly-once delivery the server may refuse the receipt of each message, messages of a
+        key may have to wait for each other, and hooks take messages.
+        """
+        if self.dispatcher.exactly_once or self._hooks_take_messages:
+            return False
+        received = batch.received
+        return isinstance(received, RawMessages) and not (in_order and received.has_ordering_keys)
+
+    def _receive_portions(
+        self, runner: BatchRunner, batch: ResponseBatch, age: int, *, in_order: bool
+    ) -> None:
+        """Receive the messages of a response without an object for each."""
+        count, longest = len(batch.received), runner.max_messages
+        portions = [
+            Portion(batch, start, min(start + longest, count), self.leaser.lock)
+            for start in range(0, count, longest)
+        ]
+        self._lease(batch, portions, age)
+        if self._lifecycle.is_stopping:
+            self.return_after_stream(messages_of(portions))
+            return
+        self._begin(portions, partial(runner.begin_portions, portions, in_order=in_order))
+
+    def _begin(self, units: Sequence[Unit], begin: Callable[[], None]) -> None:
+        """Begin the callbacks, or return the messages if the shutdown began before."""
+        try:
+            begin()
+        except RuntimeError:
+            if not self._lifecycle.is_stopping:
+                raise
+            self.return_after_stream(messages_of(units))
+
+    def _lease(self, batch: ResponseBatch, messages: Sequence[Unit], age: int = 0) -> None:
         # First count the messages, then add their leases, both before any thread can settle them.
         # So every release follows its add.
-        self._gauge.add_load(len(messages), len(messages) * batch.bytes_each)
+        count = len(batch.received)
+        self._gauge.add_load(count, count * batch.bytes_each)
         self.leaser.add_leases(batch, messages, age)
 
-    def _count_received(self, messages: list[Message]) -> None:
-        self.counters.received += len(messages)
-        # A server reports attempts only with a dead-letter policy, and then for every message.
-        if messages[0].delivery_attempt is not None:
-            self.counters.redelivered += sum((m.delivery_attempt or 0) > 1 for m in messages)
-        self._hooks.tell("received", messages)
+    def _count_received(self, batch: ResponseBatch) -> int:
+        """Count messages, and return for how many seconds they may have waited to be read."""
+        count = len(batch.received)
+        attempts = attempts_of(batch.received)
+        redelivered = sum(attempt > 1 for attempt in attempts) if attempts else 0
+        with self._receiving.once:
+            self.counters.received += count
+            self.counters.redelivered += redelivered
+            return self._prefetch_age.age(count, batch.received_at)
 
     def _pause(self) -> None:
         self._prefetch_age.paused(self._clock.monotonic())
-        self._pause_reader()
+        self._pause_readers()
 
     # ---- messages are finished (dispatcher's thread) -------------------------------------------
 
@@ -370,6 +428,12 @@ class InFlight(DispatchListener):
                 "they may be delivered again",
                 late_acks,
             )
+
+    def portions_acked(self, portions: list[Portion]) -> None:
+        """Remove acknowledged portions from the lease table and flow control."""
+        handled = self.leaser.remove_portions(portions)
+        self.counters.acked += handled.messages
+        self._gauge.release_load(handled.messages, handled.size)
 
     def _count_returned(self, messages: list[Message]) -> None:
         self.counters.returned += len(messages)

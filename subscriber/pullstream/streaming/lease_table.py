@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 
+from pullstream.columns.portions import Portion, Unit, ack_ids_in
 from pullstream.flow_control import MAX_EXTENSION, MIN_EXTENSION, FlowControl
 from pullstream.message import Message, ResponseBatch, ack_ids_of
 from pullstream.statistics import Latency
@@ -79,7 +80,7 @@ class LeaseTable:
         low = limits.min_duration_per_lease_extension
         high = limits.max_duration_per_lease_extension or MAX_EXTENSION
         self.stream_deadline = int(min(max(DEFAULT_STREAM_DEADLINE, low), high))
-        self._table: DeadlineTable[ResponseBatch, list[Message]] = DeadlineTable()
+        self._table: DeadlineTable[ResponseBatch, Sequence[Unit]] = DeadlineTable()
         self._handling_times = handling_times()
         self._latencies = latencies()
         self._first_wait = min(self.stream_deadline * EXTEND_AT, limits.max_lease_duration)
@@ -103,28 +104,28 @@ class LeaseTable:
         return self._messages
 
     def add_leases(
-        self, batch: ResponseBatch, messages: list[Message], now: float, age: int = 0
+        self, batch: ResponseBatch, messages: Sequence[Unit], now: float, age: int = 0
     ) -> float:
         """Add the messages of one response.
 
         Args:
             batch: The response.
-            messages: Its messages.
+            messages: Its messages, or portions of them.
             now: The present time.
             age: The server granted the leases at most this many seconds ago.
 
         Returns:
             The time when their leases are due.
         """
-        batch.open = len(messages)
+        batch.open = len(batch.received)
         # The leases began when the response was received, or earlier.
         batch.lease_ends = now + self.stream_deadline
         self._messages += batch.open
         wait = max(self._first_wait - age, 0.0)
         self._table.set(batch, messages, wait, now)
         if self._by_ack_id is not None:
-            self._index(messages, self._by_ack_id)
-            self._index_lasts -= len(messages)
+            self._index(_divided(messages), self._by_ack_id)
+            self._index_lasts -= batch.open
             if self._index_lasts < 0:
                 self._by_ack_id = None
         return now + wait
@@ -146,6 +147,31 @@ class LeaseTable:
             released.add(batch, leased)
         return released
 
+    def remove_portions(self, portions: Iterable[Portion], now: float) -> Released:
+        """Remove acknowledged portions, and learn how long they took."""
+        released = Released()
+        for portion in portions:
+            batch = portion.batch
+            if portion.leased:
+                portion.leased = False
+                leased = len(portion)
+                self._remove(batch, leased)
+            else:
+                # The messages were created after the acknowledgement, or while it was on its way.
+                leased = self.remove_leases(portion.divided or ()).messages
+            seconds = now - batch.received_at
+            self._handling_times.add_samples(seconds, len(portion))
+            self._latencies.add_samples(seconds, len(portion))
+            released.add(batch, leased)
+        return released
+
+    def _remove(self, batch: ResponseBatch, messages: int) -> None:
+        """Count messages of a response as removed."""
+        self._messages -= messages
+        batch.open -= messages
+        if not batch.open:
+            self._table.pop(batch)
+
     def _finish(self, messages: Iterable[Message]) -> Iterator[tuple[ResponseBatch, int, int]]:
         """Remove messages.
 
@@ -164,10 +190,7 @@ class LeaseTable:
                     if self._by_ack_id is not None:
                         self._unindex(message, self._by_ack_id)
             if leased:
-                self._messages -= leased
-                batch.open -= leased
-                if not batch.open:
-                    self._table.pop(batch)
+                self._remove(batch, leased)
             yield batch, count, leased
 
     def latency(self) -> Latency:
@@ -179,12 +202,12 @@ class LeaseTable:
         work = LeaseWork(self.extension)
         limit = self._limits.max_lease_duration
         for batch, messages in self._table.pop_due(now):
-            unfinished = [message for message in messages if message.leased]
+            unfinished = _leased(messages)
             left = batch.received_at + limit - now
             if left <= 0:
-                work.given_up += unfinished
+                work.given_up += _divided(unfinished)
             else:
-                work.extend += ack_ids_of(unfinished)
+                work.extend += ack_ids_in(unfinished)
                 if now < batch.lease_ends:
                     # Otherwise the leases are over, and the extension comes too late.
                     batch.lease_ends = now + work.seconds
@@ -223,4 +246,26 @@ class LeaseTable:
 
     def leased_messages(self) -> list[Message]:
         """Return the received messages that are neither finished nor given up."""
-        return [message for batch in self._table.values() for message in batch if message.leased]
+        return _divided(unit for units in self._table.values() for unit in _leased(units))
+
+
+def _leased(units: Iterable[Unit]) -> list[Unit]:
+    """Return the messages and undivided portions that are leased."""
+    leased: list[Unit] = []
+    for unit in units:
+        if unit.leased:
+            leased.append(unit)
+        elif isinstance(unit, Portion) and unit.divided is not None:
+            leased += [message for message in unit.divided if message.leased]
+    return leased
+
+
+def _divided(units: Iterable[Unit]) -> list[Message]:
+    """Return the messages of several units. The caller holds the lock of the table."""
+    messages: list[Message] = []
+    for unit in units:
+        if isinstance(unit, Portion):
+            messages += unit.divide()
+        else:
+            messages.append(unit)
+    return messages

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from pullstream.columns.portions import Portion, Unit
 from pullstream.flow_control import FlowControl
 from pullstream.message import Message, ResponseBatch
 from pullstream.statistics import Latency
@@ -34,6 +35,9 @@ class Leaser:
         give_up: Takes messages that were removed after max_lease_duration, and their load.
         waits_over: Ends the waits of ordering keys that are over at this moment, and returns when
             the next wait is over. `wake_by` announces new waits.
+
+    Attributes:
+        lock: The lock of the table, which a Portion needs to create its messages.
     """
 
     def __init__(
@@ -49,7 +53,7 @@ class Leaser:
         self._extend = extend
         self._give_up = give_up
         self._waits_over = waits_over
-        self._lock = CallLock()
+        self.lock = CallLock()
         self._table = LeaseTable(limits)
         self._next_wake: float | None = None
         self._thread = DueThread(
@@ -84,7 +88,7 @@ class Leaser:
 
     def wake_by(self, due: float) -> None:
         """Call `waits_over` at the time `due`, or earlier."""
-        with self._lock.once:
+        with self.lock.once:
             sooner = self._set_wake(due)
         if sooner:
             self._thread.wake()
@@ -96,37 +100,43 @@ class Leaser:
             self._next_wake = due
         return sooner
 
-    def add_leases(self, batch: ResponseBatch, messages: list[Message], age: int = 0) -> None:
+    def add_leases(self, batch: ResponseBatch, messages: Sequence[Unit], age: int = 0) -> None:
         """Add the messages of one response, whose leases began at most `age` seconds ago."""
-        with self._lock.once:
+        with self.lock.once:
             sooner = self._set_wake(self._table.add_leases(batch, messages, batch.received_at, age))
         if sooner:
             self._thread.wake()
 
     def remove_leases(self, messages: Iterable[Message]) -> Released:
         """Remove finished messages; return how many of them were still leased, and their bytes."""
-        with self._lock.once:
+        with self.lock.once:
             return self._table.remove_leases(messages)
 
     def remove_handled(self, messages: Iterable[Message]) -> Released:
         """Remove acknowledged messages, and learn how long they took."""
         now = self._clock.monotonic()
-        with self._lock.once:
+        with self.lock.once:
             return self._table.remove_handled(messages, now)
+
+    def remove_portions(self, portions: Iterable[Portion]) -> Released:
+        """Remove acknowledged portions, and learn how long they took."""
+        now = self._clock.monotonic()
+        with self.lock.once:
+            return self._table.remove_portions(portions, now)
 
     def latency(self) -> Latency:
         """Return the time from the receipt of messages to their acknowledgement."""
-        with self._lock.once:
+        with self.lock.once:
             return self._table.latency()
 
     def leased_messages(self) -> list[Message]:
         """Return all messages that are leased now."""
-        with self._lock.once:
+        with self.lock.once:
             return self._table.leased_messages()
 
     def leased_under(self, ack_ids: Iterable[str]) -> list[Message]:
         """Return the leased messages with these ack ids."""
-        with self._lock.once:
+        with self.lock.once:
             return self._table.leased_under(ack_ids)
 
     def stop(self, timeout: float | None = None) -> None:
@@ -139,7 +149,7 @@ class Leaser:
         self._thread.stop(timeout)
 
     def _do_due_work(self) -> None:
-        with self._lock.once:
+        with self.lock.once:
             now = self._clock.monotonic()
             work = self._table.due(now)
             due = self._table.next_due()
@@ -153,5 +163,5 @@ class Leaser:
             self._give_up(work.given_up, work.released)
         next_wait = self._waits_over(now)
         if next_wait is not None:
-            with self._lock.once:
+            with self.lock.once:
                 self._set_wake(next_wait)

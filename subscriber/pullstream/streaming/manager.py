@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -12,24 +12,23 @@ from typing import Any, Protocol
 
 from pullstream.futures import ShutdownMode, StreamingPullFuture
 from pullstream.hooks import HookSet
+from pullstream.lazy_messages import RawResponse
 from pullstream.message import Message
-from pullstream.rpc.calls import PendingCall, StreamCall
+from pullstream.rpc.calls import PendingCall
 from pullstream.runtime.callback_kinds import is_coroutine_function
 from pullstream.runtime.lifecycle import Lifecycle, StateChange, SubscriptionState
 from pullstream.scheduling.scheduler import Scheduler
 from pullstream.statistics import Statistics
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import RpcError
-from pullstream_protocol.messages import columns_pb2 as columns
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .ack_requests import AckRequest
-from .consumer import Consumer
-from .heartbeater import Heartbeater
 from .in_flight import InFlight
+from .pull_stream import PullStream, StreamCalls
 from .settings import StreamingSettings
 from .shutdown import FLUSH_TIMEOUT, Shutdown, ShutdownDeadline
-from .stream import ReceivedResponse, ResumingStream, StreamEnded
+from .stream import ReceivedResponse, Response, StreamEnded
 
 _log = logging.getLogger("pullstream.subscriber")
 
@@ -37,8 +36,8 @@ _log = logging.getLogger("pullstream.subscriber")
 class SubscriptionCalls(Protocol):
     """The calls that a subscription makes until it has ended."""
 
-    def streaming_pull(self, first: pubsub.StreamingPullRequest) -> StreamCall:
-        """Begin a streaming pull with its first request."""
+    def new_stream(self) -> StreamCalls:
+        """Return the calls of another stream, which has its own connection."""
 
     def send(self, request: AckRequest) -> PendingCall:
         """Begin an Acknowledge or ModifyAckDeadline call, without retries."""
@@ -46,20 +45,14 @@ class SubscriptionCalls(Protocol):
     def name_resource(self, error: RpcError) -> None:
         """Add what is known of a missing subscription to an error. May take a second."""
 
-    def reconnect(self) -> None:
-        """Begin the next stream on another connection."""
-
-    def close(self) -> None:
-        """Close the channel of the stream, and open no more streams."""
-
 
 class StreamingPullManager:
-    """One running subscription: its stream, its state and its shutdown. It has no thread.
+    """One running subscription: its streams, its state and its shutdown. It has no thread.
 
     InFlight handles the messages. This class creates the other parts, connects them, and ends them.
 
-    Owns the parts and the named state. Callers: the consumer's thread reports responses and the
-    state of the stream. Any thread may stop the subscription.
+    Owns the parts and the named state. Callers: the threads that read the streams report responses
+    and the states of the streams. Any thread may stop the subscription.
 
     Args:
         calls: The RPCs.
@@ -87,9 +80,6 @@ class StreamingPullManager:
         self._subscription = subscription
         self._settings = settings
         self._scheduler = scheduler
-        # Equal for all streams of this subscription, so that a server can recognise a reconnect.
-        self._client_id = str(uuid.uuid4())
-        self._streams_opened = 0
         self._hooks = HookSet(subscription, settings.hooks)
         # A hook may raise here, so this is done before any thread starts.
         wrapped = self._hooks.wrap(callback)
@@ -110,40 +100,35 @@ class StreamingPullManager:
             hooks=self._hooks,
             lifecycle=self._lifecycle,
             send=calls.send,
-            pause_reader=self._pause_reader,
-            resume_reader=self._resume_reader,
+            pause_readers=self._pause_readers,
+            resume_readers=self._resume_readers,
             fail=self.stop,
         )
-        self._stream = ResumingStream(
-            clock,
-            start=calls.streaming_pull,
-            first_request=self._first_request,
-            listener=self,
-            give_up_after=settings.give_up_after,
-            parse=(
-                columns.ResponseColumns if settings.unparsed else pubsub.StreamingPullResponse
-            ).FromString,
-        )
-        self._heartbeater = Heartbeater(
-            clock,
-            ping=lambda: self._stream.send(pubsub.StreamingPullRequest()),
-            on_silence=self._server_is_silent,
-        )
-        self._consumer = Consumer(
-            self._stream, on_response=self._on_response, on_end=self._on_stream_end
-        )
-        scheduler.admit(self._consumer)
+        parse: Callable[[bytes], Response] = pubsub.StreamingPullResponse.FromString
+        if settings.batching is not None and settings.batching.columns:
+            parse = RawResponse
+        self._streams = [
+            PullStream(
+                calls.new_stream(),
+                clock,
+                first_request=self._first_request,
+                listener=self,
+                gives_up_at=self._gives_up_at,
+                parse=parse,
+            )
+            for _ in range(settings.streams)
+        ]
+        # One of them: inline runs of several threads would hide each other from the stall monitor.
+        scheduler.admit(self._streams[0])
         self._shutdown = Shutdown(
             self._deadline,
-            consumer=self._consumer,
-            heartbeater=self._heartbeater,
+            streams=self._streams,
             in_flight=self._in_flight,
             scheduler=scheduler,
-            hang_up=calls.close,
         )
 
     def start(self) -> None:
-        """Start the threads. The reader starts last, when every part is ready for its messages.
+        """Start the threads. The readers start last, when every part is ready for their messages.
 
         Raises:
             RuntimeError: The process cannot start more threads. The started threads have ended.
@@ -154,14 +139,18 @@ class StreamingPullManager:
             for start, stop in (
                 (dispatcher.start, partial(dispatcher.stop, FLUSH_TIMEOUT)),
                 (leaser.start, leaser.stop),
-                (self._heartbeater.start, self._heartbeater.stop),
                 (callbacks.start, callbacks.close),
             ):
                 start()
                 undo.callback(stop)
+            for stream in self._streams:
+                stream.start_heartbeats()
+                undo.callback(stream.stop_heartbeats)
             self._hooks.tell("subscribed", self.statistics)
             try:
-                self._consumer.start()
+                for stream in self._streams:
+                    stream.start_reading()
+                    undo.callback(stream.stop_reading)
             except RuntimeError as error:
                 # Hooks that saw the beginning must also see the end.
                 for state in (SubscriptionState.CLOSING, SubscriptionState.CLOSED):
@@ -209,55 +198,64 @@ class StreamingPullManager:
 
     def statistics(self) -> Statistics:
         """Return a snapshot. Its parts are read one after the other while the subscription runs."""
-        return self._in_flight.statistics(reopened=max(self._streams_opened - 1, 0))
+        return self._in_flight.statistics([stream.statistics() for stream in self._streams])
 
     def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]:
         """Take over the leases of another client; see `InFlight.adopt_leases`."""
         return self._in_flight.adopt_leases(ack_ids, size)
 
-    # ---- flow control (consumer's and dispatcher's threads, under the gauge's lock) -------------
+    # ---- flow control (readers' and dispatcher's threads, under the gauge's lock) ---------------
 
-    def _pause_reader(self) -> None:
-        self._consumer.pause()
-        self._heartbeater.paused()
+    def _pause_readers(self) -> None:
+        for stream in self._streams:
+            stream.pause()
 
-    def _resume_reader(self) -> None:
-        self._heartbeater.resumed()
-        self._consumer.resume()
+    def _resume_readers(self) -> None:
+        for stream in self._streams:
+            stream.resume()
 
-    # ---- the stream (consumer's thread) --------------------------------------------------------
+    # ---- the streams (their readers' threads) --------------------------------------------------
 
     def _first_request(self) -> pubsub.StreamingPullRequest:
-        limits = self._settings.limits
-        limit_server = self._settings.limit_server
-        return pubsub.StreamingPullRequest(
+        request = pubsub.StreamingPullRequest(
             subscription=self._subscription,
-            client_id=self._client_id,
             stream_ack_deadline_seconds=self._in_flight.leaser.stream_deadline,
-            max_outstanding_messages=limits.max_messages if limit_server else 0,
-            max_outstanding_bytes=limits.max_bytes if limit_server else 0,
             protocol_version=1,
         )
+        if self._settings.limit_server:
+            # A server counts each stream for itself.
+            limits, streams = self._settings.limits, self._settings.streams
+            request.max_outstanding_messages = -(-limits.max_messages // streams)
+            request.max_outstanding_bytes = -(-limits.max_bytes // streams)
+        return request
 
-    def stream_opened(self) -> None:
-        """Count the stream, and begin heartbeats on it."""
-        self._streams_opened += 1
-        self._heartbeater.opened()
+    def _gives_up_at(self, now: float) -> float:
+        give_up_after = self._settings.give_up_after
+        if give_up_after is None:
+            return math.inf
+        return max(stream.last_worked(now) for stream in self._streams) + give_up_after
 
-    def stream_received(self) -> None:
-        """Enter the state STREAMING, because the server answers on this stream."""
-        self._lifecycle.move(SubscriptionState.STREAMING)
+    def stream_changed(self, cause: RpcError | None) -> None:
+        """Enter the state STREAMING if a stream is, else RECONNECTING because of `cause`."""
+        while True:
+            state = self._streams_state()
+            self._lifecycle.move(state, cause)
+            # Again if another stream has changed meanwhile. Otherwise this could happen: the last
+            # stream breaks, another one opens and finds the state STREAMING, and only then the
+            # thread of the first one enters RECONNECTING.
+            if self._streams_state() is state:
+                return
 
-    def stream_broken(self, cause: RpcError | None) -> None:
-        """Suspend heartbeats, and enter the state RECONNECTING because of `cause`."""
-        self._heartbeater.closed()
-        self._lifecycle.move(SubscriptionState.RECONNECTING, cause)
+    def _streams_state(self) -> SubscriptionState:
+        is_streaming = any(one.state is SubscriptionState.STREAMING for one in self._streams)
+        return SubscriptionState.STREAMING if is_streaming else SubscriptionState.RECONNECTING
 
-    def _on_response(self, arrival: ReceivedResponse) -> None:
-        self._heartbeater.received(is_pong=not arrival.response.received_messages)
+    def response_received(self, arrival: ReceivedResponse) -> None:
+        """Pass the messages of a response on."""
         self._in_flight.receive_response(arrival)
 
-    def _on_stream_end(self, error: Exception) -> None:
+    def stream_ended(self, error: Exception) -> None:
+        """End the subscription if the stream ended with an error."""
         if isinstance(error, StreamEnded):
             return
         if isinstance(error, RpcError):
@@ -266,12 +264,6 @@ class StreamingPullManager:
 
     def _state_changed(self, change: StateChange) -> None:
         self._hooks.tell("state_changed", change)
-
-    # ---- silence (heartbeater's thread) --------------------------------------------------------
-
-    def _server_is_silent(self) -> None:
-        # A new stream on the old connection would be silent, too.
-        self._stream.reset("the server stopped answering heartbeats", self._calls.reconnect)
 
     # ---- shutdown (a separate thread) ----------------------------------------------------------
 

@@ -380,14 +380,9 @@ def resolve(future: AckFuture, failure: AcknowledgeError | None) -> None:
 
 
 def _fitting(ack_ids: Sequence[str]) -> int:
-    """Return how many of the first ids fit into one request; at least one."""
+    """Return how many of the first ids certainly fit into one request; at least one."""
     first = ack_ids[:MAX_IDS]
-    # Ack ids are ASCII, so characters are bytes.
-    if sum(map(len, first)) + _ID_FRAMING * len(first) <= MAX_REQUEST_BYTES:
-        return len(first)
-    size = 0
-    for count, ack_id in enumerate(first):
-        size += len(ack_id) + _ID_FRAMING
-        if size > MAX_REQUEST_BYTES:
-            return max(count, 1)
-    return len(first)
+    # Ack ids are ASCII, so characters are bytes. The ids of a server have nearly the same length.
+    # Adding up their lengths one by one took a twentieth of a microsecond for each message.
+    longest = max(map(len, first), default=0) + _ID_FRAMING
+    return min(len(first), max(MAX_REQUEST_BYTES // longest, 1))

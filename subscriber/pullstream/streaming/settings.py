@@ -20,10 +20,12 @@ class Batching:
     Attributes:
         max_messages: Largest number of messages in a list.
         max_latency: Seconds that a list may wait for more messages.
+        columns: Whether the callback takes MessageColumns.
     """
 
     max_messages: int
     max_latency: float
+    columns: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,9 @@ class StreamingSettings:
             the previous message, or after its "ack".
         give_up_after: Seconds without a working stream after which the subscription fails. None:
             never.
+        streams: Number of streams. Flow control counts the messages of all of them together.
         hooks: Hooks to call.
         batching: Limits of lists. None: the callback takes one message at a time.
-        unparsed: Whether messages are parsed only when they are used (LazyMessages).
         reject: Publishes a message to a dead-letter topic; see ResponseBatch. None: impossible.
     """
 
@@ -49,7 +51,7 @@ class StreamingSettings:
     await_callbacks: bool = False
     release_after: ReleaseAfter = "callback"
     give_up_after: float | None = None
+    streams: int = 1
     hooks: Sequence[Hooks] = ()
     batching: Batching | None = None
-    unparsed: bool = False
     reject: Reject | None = None

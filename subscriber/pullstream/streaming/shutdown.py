@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from pullstream.futures import ShutdownMode
 from pullstream.message import return_messages
@@ -13,9 +14,8 @@ from pullstream.scheduling.scheduler import Scheduler
 from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import Clock
 
-from .consumer import Consumer
-from .heartbeater import Heartbeater
 from .in_flight import InFlight
+from .pull_stream import PullStream
 
 _log = logging.getLogger("pullstream.subscriber")
 
@@ -99,35 +99,29 @@ class ShutdownDeadline:
 class Shutdown:
     """Stops the parts, once, on a thread that none of them waits for.
 
-    The steps: collect the messages whose callbacks have not begun; end the stream; return these
+    The steps: collect the messages whose callbacks have not begun; end the streams; return these
     messages; let running callbacks finish, or not, as the ShutdownDeadline says; return unsettled
     messages; send the last settlements to the server. All steps run, even if one of them fails.
 
     Args:
         deadline: The time limit, and whether to wait for callbacks.
-        consumer: The reader of the stream.
-        heartbeater: Sends pings.
+        streams: The streams, with their readers, heartbeats and connections.
         in_flight: The messages, with their leaser and dispatcher.
         scheduler: The threads or event loop of the callbacks.
-        hang_up: Closes the connection of the stream; the last step.
     """
 
     def __init__(
         self,
         deadline: ShutdownDeadline,
         *,
-        consumer: Consumer,
-        heartbeater: Heartbeater,
+        streams: Sequence[PullStream],
         in_flight: InFlight,
         scheduler: Scheduler,
-        hang_up: Callable[[], None],
     ) -> None:
         self._deadline = deadline
-        self._consumer = consumer
-        self._heartbeater = heartbeater
+        self._streams = streams
         self._in_flight = in_flight
         self._scheduler = scheduler
-        self._hang_up = hang_up
         # Whether the shutdown waited for callbacks that did not end in time.
         self._is_cut_short = False
 
@@ -135,14 +129,16 @@ class Shutdown:
         """Stop all parts. Returns when all steps are done, or when the time is up."""
         steps: tuple[Callable[[], None], ...] = (
             self._in_flight.begin_no_more,
-            lambda: self._consumer.stop(self._deadline.left(FLUSH_TIMEOUT)),
+            # All before the first wait, so that they end at the same time.
+            *(stream.half_close for stream in self._streams),
+            *(partial(self._stop_reading, stream) for stream in self._streams),
             self._in_flight.end_of_stream,
-            lambda: self._heartbeater.stop(self._end_wait()),
+            *(partial(self._stop_heartbeats, stream) for stream in self._streams),
             self._wait_for_callbacks,
             self._return_unsettled,
             lambda: self._in_flight.leaser.stop(self._end_wait()),
             lambda: self._in_flight.dispatcher.stop(self._deadline.left(FLUSH_TIMEOUT)),
-            self._hang_up,
+            *(stream.hang_up for stream in self._streams),
         )
         for step in steps:
             try:
@@ -150,6 +146,12 @@ class Shutdown:
             except Exception:
                 # A user's scheduler may fail here. The later steps are still necessary.
                 _log.exception("a step of the shutdown failed")
+
+    def _stop_reading(self, stream: PullStream) -> None:
+        stream.stop_reading(self._deadline.left(FLUSH_TIMEOUT))
+
+    def _stop_heartbeats(self, stream: PullStream) -> None:
+        stream.stop_heartbeats(self._end_wait())
 
     def _end_wait(self) -> float:
         """Return the seconds to wait for the end of a thread, which a user's hook may block."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -10,9 +11,10 @@ from typing import NamedTuple, Protocol
 import grpc
 from google.protobuf.message import DecodeError
 
+from pullstream.lazy_messages import RawResponse
 from pullstream.rpc.calls import StreamCall
 from pullstream.runtime.outage_reporter import OutageReporter
-from pullstream.runtime.retry_clock import RetryClock
+from pullstream.runtime.retry_clock import Backoff
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import Cancelled, Internal, RpcError, Unavailable
 from pullstream_protocol.inbox import Inbox
@@ -47,7 +49,7 @@ _LARGE = 64 * 1024
 _BLOCK_BYTES = 4 * 1024 * 1024
 
 
-Response = pubsub.StreamingPullResponse | columns.ResponseColumns
+Response = pubsub.StreamingPullResponse | columns.ResponseColumns | RawResponse
 
 
 class ReceivedResponse(NamedTuple):
@@ -117,9 +119,9 @@ class ResumingStream:
         start: Begins the RPC with its first request.
         first_request: Makes the request that opens a stream; called for each stream.
         listener: Receives the events of the stream.
-        give_up_after: Seconds without a working stream after which `recv` raises the error of the
-            last attempt. None: never.
-        parse: Parses a response; ResponseColumns does not parse its messages.
+        gives_up_at: Returns, after a failed attempt at a time, when to make the last attempt. If it
+            has been made, `recv` raises its error. Default: never.
+        parse: Parses a response. ResponseColumns and RawResponse do not parse its messages.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class ResumingStream:
         start: Callable[[pubsub.StreamingPullRequest], StreamCall],
         first_request: Callable[[], pubsub.StreamingPullRequest],
         listener: StreamListener,
-        give_up_after: float | None = None,
+        gives_up_at: Callable[[float], float] = lambda now: math.inf,
         parse: Callable[[bytes], Response] = pubsub.StreamingPullResponse.FromString,
     ) -> None:
         self._clock = clock
@@ -139,8 +141,9 @@ class ResumingStream:
         self._listener = listener
         self._malloc_hint = MallocHint()
         self._outage = OutageReporter(_log)
-        self._opened_at = clock.monotonic()
-        self._retries = RetryClock(0.1, 10.0, give_up_after, failing_since=self._opened_at)
+        self._opened_at = self._worked_until = clock.monotonic()
+        self._backoff = Backoff(0.1, 10.0)
+        self._gives_up_at = gives_up_at
         self._lock = threading.Lock()
         self._call: StreamCall | None = None
         # Whether the present stream has received a response, and whether it has received messages.
@@ -190,6 +193,19 @@ class ResumingStream:
         self._inbox.wake()
 
     # ---- for the manager -----------------------------------------------------------------------
+
+    def last_worked(self, now: float) -> float:
+        """Return when the stream last worked: `now` if it works.
+
+        A stream works if it has received messages or has been open for PROVEN_AFTER seconds. Before
+        the first one works, this is the time of the creation.
+        """
+        with self._lock:
+            if self._call is not None and (
+                self._is_proven or now - self._opened_at >= PROVEN_AFTER
+            ):
+                return now
+            return self._worked_until
 
     def abort(self) -> None:
         """End the stream for good, without waiting until the server ends its side."""
@@ -292,12 +308,14 @@ class ResumingStream:
         has_lasted = now - self._opened_at >= PROVEN_AFTER and not was_silent
         if self._is_proven or has_lasted:
             # It worked until now, even if it received no message.
+            self._worked_until = now
             self._works()
         else:
             self._outage.failed(now, cause)
-        again = self._retries.failed(now)
-        if again is None:
+        last = self._gives_up_at(now)
+        if now >= last:
             raise cause or Unavailable("the server closes every stream immediately")
+        again = min(now + self._backoff.next_pause(), last)
         _log.info(
             "stream broken (%s), opening another in %.1f s", cause or "closed with OK", again - now
         )
@@ -306,7 +324,7 @@ class ResumingStream:
             self._inbox.take(again)
 
     def _works(self) -> None:
-        self._retries.succeeded()
+        self._backoff.reset()
         self._outage.over()
 
 

@@ -37,7 +37,7 @@ COUNTERS = (
     Metric("expired", "{lease}", "Leases lost; their messages are redelivered."),
     Metric("failed", "{message}", "Acks, nacks and deadline changes that failed permanently."),
     Metric("callback_errors", "{error}", "Callbacks that raised an exception."),
-    Metric("reopened", "{stream}", "Streams opened after the first one."),
+    Metric("reopened", "{stream}", "Streams opened again."),
 )
 GAUGES = (
     Metric("leased", "{message}", "Messages received and not finished."),

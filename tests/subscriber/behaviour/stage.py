@@ -22,7 +22,7 @@ from pullstream.client import _SubscriptionCalls
 from pullstream.hooks import LeaseLoss, RequestKind
 from pullstream.streaming.heartbeater import PING_EVERY
 from pullstream.streaming.manager import StreamingPullManager
-from pullstream.streaming.settings import ReleaseAfter, StreamingSettings
+from pullstream.streaming.settings import Batching, ReleaseAfter, StreamingSettings
 from pullstream_emulator import Emulator
 from pullstream_emulator.engine import Engine
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock, ManualClock
@@ -102,13 +102,14 @@ class Stage:
 
     def manage(
         self,
-        callback: Callable[[Message], Any],
+        callback: Callable[[Any], Any],
         *,
         clock: Clock | None = None,
         workers: int = 10,
         release_after: ReleaseAfter = "callback",
         give_up_after: float | None = None,
         hooks: Sequence[Hooks] = (),
+        batching: Batching | None = None,
         **limits: Any,
     ) -> StreamingPullManager:
         """Subscribe as `client.subscribe` does, on the given clock or else the broker's."""
@@ -121,6 +122,7 @@ class Stage:
                 release_after=release_after,
                 give_up_after=give_up_after,
                 hooks=hooks,
+                batching=batching,
             ),
             scheduler=ThreadScheduler(max_workers=workers),
             clock=clock or self.clock,
@@ -157,7 +159,11 @@ class Stage:
         return all(not len(one) or (one._next_wake or 0.0) > now for one in leasers)
 
     def _no_pong_is_missing(self) -> bool:
-        watched = [manager._heartbeater._liveness for manager in self._managers]
+        watched = [
+            stream._heartbeater._liveness
+            for manager in self._managers
+            for stream in manager._streams
+        ]
         return all(liveness._silent_since is None for liveness in watched)
 
     def _no_lease_is_about_to_end(self) -> bool:
@@ -188,7 +194,8 @@ def is_idle(manager: StreamingPullManager) -> bool:
 
 
 def _next_ping(manager: StreamingPullManager) -> float:
-    return manager._heartbeater._liveness._next_ping or 0.0
+    pings = (stream._heartbeater._liveness._next_ping for stream in manager._streams)
+    return min(ping or 0.0 for ping in pings)
 
 
 def _publish(messages: list[pubsub.PubsubMessage], engine: Engine) -> Sequence[str]:

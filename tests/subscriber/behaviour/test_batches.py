@@ -227,6 +227,6 @@ def test_closing_a_subscription_returns_the_messages_of_an_incomplete_batch_to_t
     future = here.client.subscribe_batch(SUBSCRIPTION, lists, max_messages=100, max_latency=FOREVER)
     here.publish(*numbers(5))
     eventually(lambda: future.statistics().waiting == 5)
-    assert future.close(timeout=5)
+    assert future.close(TIMEOUT)
     assert len(here.free()) == 5
     assert lists.batches == []

@@ -47,7 +47,7 @@ def test_a_subscription_receives_new_messages_from_a_restarted_broker(here: Stag
     stop(here)
     try:
         future.cancel()
-        assert future.result(timeout=5) is True
+        assert future.result(TIMEOUT) is True
     finally:
         start_again(here)
 
@@ -141,7 +141,7 @@ def test_a_subscription_ends_with_an_error_when_the_user_closes_its_channel(here
     here.publish(b"a")
     gate.wait_for(1)
     channel.close()
-    error = future.exception(timeout=5)
+    error = future.exception(TIMEOUT)
     assert "closed" in str(error)
     gate.open()
     client.close()

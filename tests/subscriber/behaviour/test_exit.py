@@ -88,7 +88,7 @@ def test_ctrl_c_in_the_wait_for_a_subscription_future_ends_the_program(here: Sta
         "    print('ready', flush=True)\n"
         "    future.result()\n"
         "except KeyboardInterrupt:\n"
-        "    print(future.close(timeout=5), future.result())\n"
+        "    print(future.close(timeout=20), future.result())\n"
         "    sys.exit(130)\n",
     )
     assert interrupted(running) == ("True True\n", "", 130)

@@ -27,15 +27,21 @@ fork_barrier.FORK_WAIT = {TIMEOUT}
 subscription, topic = {SUBSCRIPTION!r}, {TOPIC!r}
 client = SubscriberClient(endpoint=sys.argv[1])
 publisher = TopicAdminClient(endpoint=sys.argv[1])
-kept, came = [], threading.Semaphore(0)
+kept, columns, came = [], [], threading.Semaphore(0)
 
 def handle(message):
     kept.append(message)
     came.release()
 
+def handle_columns(received):
+    columns.append(received)
+    came.release()
+
+client.create_subscription(request={{"name": subscription + "-columns", "topic": topic}})
+client.subscribe_batch(subscription + "-columns", handle_columns, columns=True)
 future = client.subscribe(subscription, handle)
 publisher.publish(topic, [{{"data": b"before"}}])
-assert came.acquire(timeout=20)
+assert came.acquire(timeout=20) and came.acquire(timeout=20)
 
 USES = {{
     "subscribe": lambda: client.subscribe(subscription, print),
@@ -51,6 +57,7 @@ USES = {{
     "statistics": lambda: future.statistics(),
     "state": lambda: future.state,
     "ack": lambda: kept[0].ack(),
+    "ack of columns": lambda: columns[0].ack(),
     "nack": lambda: kept[0].nack(),
     "modify_ack_deadline": lambda: kept[0].modify_ack_deadline(20),
     "ack_with_response": lambda: kept[0].ack_with_response(),
@@ -80,9 +87,9 @@ print(os.waitstatus_to_exitcode(status), flush=True)
 
 kept[0].ack_with_response().result(20)
 publisher.publish(topic, [{{"data": b"after"}}])
-assert came.acquire(timeout=20)
+assert came.acquire(timeout=20) and came.acquire(timeout=20)
 kept[1].ack()
-client.close(timeout=5)
+client.close(timeout=20)
 print([message.data.decode() for message in kept], future.result(), flush=True)
 """
 
@@ -123,7 +130,7 @@ for _ in range({CHILDREN}):
     os.close(tell)
     _, status = os.waitpid(child, 0)
     print(os.waitstatus_to_exitcode(status), flush=True)
-client.close(timeout=5)
+client.close(timeout=20)
 """
 
 

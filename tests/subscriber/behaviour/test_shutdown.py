@@ -499,7 +499,7 @@ def test_a_subscribe_call_during_client_close_is_refused_or_its_subscription_end
     def subscribe() -> bool:
         together.wait(TIMEOUT)
         try:
-            return client.subscribe(SUBSCRIPTION, Message.ack).result(timeout=5.0)
+            return client.subscribe(SUBSCRIPTION, Message.ack).result(TIMEOUT)
         except SubscriberClosed:
             return True
 

@@ -19,7 +19,7 @@ from pullstream.cli.program import program
 from pullstream_protocol import names
 from tests.emulator.certificates import new_identity
 from tests.emulator.program import running
-from tests.subscriber.command_line import failure, pullstream, usage_error
+from tests.subscriber.command_line import pullstream, usage_error
 from tests.subscriber.worker.program import python_path
 
 TOKEN = "b81e55c09d23"
@@ -50,6 +50,15 @@ ARGUMENTS = {
     "publish": ["T", "one"],
     "pull": ["S"],
     "purge": ["S", "--yes"],
+    "receive": [
+        "--subscription",
+        "S",
+        "--spool",
+        "O",
+        "--acknowledge",
+        "stored",
+        "--available-now",
+    ],
     "redrive": ["S", "--to", "T", "--dry-run", "--timeout", "0.1"],
     "routers delete": ["R"],
     "routers get": ["R"],
@@ -90,7 +99,7 @@ DEFINITION = json.dumps(
 )
 # `emulator` is the broker, and `ingest status` asks no server. `worker` is tested below, and
 # `ingest` in tests/subscriber/spark/datasource/test_broker_access.py.
-OTHERS = {"worker", "ingest", "ingest status", "compact", "clean", "emulator"}
+OTHERS = {"worker", "ingest", "ingest status", "compact", "clean", "spool skip", "emulator"}
 
 
 def commands(group: click.Group, *path: str) -> Iterator[str]:
@@ -142,6 +151,7 @@ class Secured:
         number = next(self._numbers)
         made = {name: f"{name}-{number}-name" for name in "TSFRN"}
         made["B"] = str(self._folder / f"backup-{number}")
+        made["O"] = str(self._folder / f"spool-{number}")
         topic, feed = (names.topic_path(PROJECT, made[name]) for name in "TF")
         subscription = names.subscription_path(PROJECT, made["S"])
         for key, text in (("D", DEFINITION), ("M", '{"id": 1}')):
@@ -210,7 +220,10 @@ def test_commands_take_the_token_and_the_ca_file_from_environment_variables(
     monkeypatch.setenv("PUBSUB_PROJECT_ID", PROJECT)
     monkeypatch.setenv("PULLSTREAM_CA", str(broker.certificate))
     monkeypatch.setenv("PULLSTREAM_AUTH_TOKEN", TOKEN)
-    assert "missing required authentication" in failure(*arguments)
+    refused = pullstream(*arguments)
+    assert "missing required authentication" in refused.stderr
+    # `receive` ends with 3 if the server refuses.
+    assert refused.code == (3 if command == "receive" else 1)
     monkeypatch.setenv("PULLSTREAM_TOKEN", TOKEN)
     result = pullstream(*arguments)
     assert result.code == 0, result.stderr

@@ -86,7 +86,7 @@ def test_the_fetch_command_without_ack_prints_that_messages_go_back_to_the_serve
     )
 
 
-@pytest.mark.parametrize("options", [["--no-wait"], ["--timeout", "0.05"]])
+@pytest.mark.parametrize("options", [["--no-wait"], ["--timeout", "1"]])
 def test_the_fetch_command_succeeds_if_no_message_arrives_before_its_timeout(
     options: list[str],
 ) -> None:

@@ -15,6 +15,7 @@ from pullstream import SubscriberClient
 from pullstream_emulator import Emulator
 from tests.subscriber.cli.billing import SUBSCRIPTION, publish
 from tests.subscriber.command_line import pullstream, usage_error
+from tests.subscriber.ended_subscribers import noticed_end
 from tests.subscriber.streaming.fakes import eventually
 from tests.subscriber.worker.program import Program, pids, python_path
 
@@ -203,12 +204,16 @@ def handle(message):
     say("begun", message.data.decode(), os.getpid())
     if not os.path.exists("crashed"):
         open("crashed", "w").close()
+        pass_gate()
         os._exit(3)
     message.ack()
 """,
     )
     ((_, first),) = program.begun(1)
-    assert f"process 1 (pid {first}) ended with exit code 3" in program.wait_for("it restarts in")
+    with noticed_end(broker, SUBSCRIPTION):
+        program.open_gate()
+        crash = program.wait_for("it restarts in")
+    assert f"process 1 (pid {first}) ended with exit code 3" in crash
     # The broker cannot know that nobody will acknowledge the message: its lease has to end.
     broker.clock.advance(60)
     ((data, second),) = program.begun(1)

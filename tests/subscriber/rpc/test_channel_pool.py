@@ -12,7 +12,7 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 
 from pullstream import SubscriberClient
-from pullstream.client import _SubscriptionCalls
+from pullstream.client import _StreamCalls
 from pullstream.rpc.channel_pool import ChannelPool, SharedChannel
 from pullstream.rpc.endpoint import Endpoint, ServerAccess
 from pullstream.streaming.stream import StreamEnded
@@ -81,7 +81,7 @@ def test_a_stream_reader_that_starts_after_the_client_was_closed_opens_no_connec
     shut down and does not wait any longer. The reader opens a connection that nothing would close.
     """
     assert isinstance(here.client._connections, ChannelPool)
-    calls = _SubscriptionCalls(here.client._rpcs, here.client._connections, SUBSCRIPTION)
+    calls = _StreamCalls(here.client._rpcs, here.client._connections)
     before = set(opened(here.client))
     calls.close()
     with pytest.raises(StreamEnded):

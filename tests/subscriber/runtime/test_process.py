@@ -76,14 +76,14 @@ def seconds_to_exit(text: str) -> float:
 
 
 @pytest.mark.parametrize("kind", ["subscribe", "publish"])
-def test_ten_clients_of_a_silent_server_close_at_exit_within_one_shared_time_limit(
+def test_twenty_clients_of_a_silent_server_close_at_exit_within_one_shared_time_limit(
     kind: str,
 ) -> None:
     """The limit is 2 s here. One after the other, each would wait for 1 s at least."""
-    assert seconds_to_exit(f"for _ in range(10):\n    {kind}()\n") < 5
+    assert seconds_to_exit(f"for _ in range(20):\n    {kind}()\n") < 15
 
 
 def test_clients_of_all_kinds_close_at_program_exit_within_one_shared_time_limit() -> None:
-    """The limit is 2 s here. One after the other, they would take some 10 s."""
-    calls = "".join(f"{kind}()\n" for kind in KINDS * 2)
-    assert seconds_to_exit(calls + "asyncio.run(publish_async())\n") < 5
+    """The limit is 2 s here. One after the other, they would take some 20 s."""
+    calls = "".join(f"{kind}()\n" for kind in KINDS * 4)
+    assert seconds_to_exit(calls + "asyncio.run(publish_async())\n") < 15

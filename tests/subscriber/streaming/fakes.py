@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterable
 
 import grpc
 
+from pullstream.columns.portions import Portion
 from pullstream.message import Disposition, Message, ResponseBatch, Settlement
 from pullstream.rpc.calls import PendingCall
 from pullstream.streaming.ack_requests import AckRequest
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import RpcError
+from pullstream_protocol.messages import columns_pb2 as columns
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.failed_call import FailedCall
 
@@ -89,6 +92,20 @@ def response(
     response = pubsub.StreamingPullResponse(received_messages=messages)
     batch = ResponseBatch(RecordingSettlementSink(), at, bytes_each, response)
     return batch, batch.messages()
+
+
+def portions(
+    *ack_ids: str, longest: int = 1000, at: float = 0.0, bytes_each: int = 0
+) -> list[Portion]:
+    """Return a response as portions, received at the time `at`."""
+    encoded = pubsub.StreamingPullResponse(received_messages=map(received, ack_ids))
+    raw = columns.ResponseColumns.FromString(encoded.SerializeToString())
+    batch = ResponseBatch(RecordingSettlementSink(), at, bytes_each, raw)
+    lock = CallLock()
+    return [
+        Portion(batch, start, min(start + longest, len(ack_ids)), lock)
+        for start in range(0, len(ack_ids), longest)
+    ]
 
 
 def ids(messages: Iterable[Message]) -> list[str]:

@@ -14,7 +14,8 @@ from pullstream.scheduling.scheduler import Scheduler, ThreadScheduler
 from pullstream.streaming.manager import StreamingPullManager
 from pullstream.streaming.settings import ReleaseAfter, StreamingSettings
 from pullstream_protocol.clock import ManualClock
-from tests.subscriber.streaming.fakes import TIMEOUT
+from pullstream_protocol.errors import Unavailable
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.subscriber.streaming.scripted_stream import ScriptedCalls
 
 SUBSCRIPTION = "projects/p/subscriptions/s"
@@ -33,6 +34,7 @@ class Managed:
         limit_server: bool = True,
         release_after: ReleaseAfter = "callback",
         give_up_after: float | None = None,
+        streams: int = 1,
         hooks: Sequence[Hooks] = (),
         **limits: Any,
     ) -> None:
@@ -48,6 +50,7 @@ class Managed:
                 await_callbacks=await_callbacks,
                 release_after=release_after,
                 give_up_after=give_up_after,
+                streams=streams,
                 hooks=hooks,
             ),
             scheduler=scheduler or ThreadScheduler(max_workers=workers),
@@ -56,6 +59,20 @@ class Managed:
         self.future = self.manager.future
         self.manager.start()
         self.stream = self.calls.next_stream()
+
+    def give_up(self) -> float:
+        """Let each new stream break until the subscription ends; return how long that took."""
+        began = self.clock.monotonic()
+
+        def keep_breaking() -> bool:
+            while self.calls.streams_waiting:
+                self.calls.next_stream().end(Unavailable("still down"))
+            self.clock.advance(1)
+            return self.future.done()
+
+        eventually(keep_breaking)
+        assert isinstance(self.future.exception(TIMEOUT), Unavailable)
+        return self.clock.monotonic() - began
 
     def acknowledged(self, count: int) -> list[str]:
         """Return the next acknowledgements that reach the server."""

@@ -130,6 +130,10 @@ class ScriptedCalls:
         self._unanswered: queue.SimpleQueue[tuple[list[str], UnaryCall]] = queue.SimpleQueue()
         self._streams: queue.SimpleQueue[ScriptedStream] = queue.SimpleQueue()
 
+    def new_stream(self) -> ScriptedCalls:
+        """Return this object: all streams of a subscription are in one queue."""
+        return self
+
     def close(self) -> None: ...
 
     def reconnect(self) -> None: ...

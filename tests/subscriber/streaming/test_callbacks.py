@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from pullstream.columns.portions import Portion, Unit, messages_of
 from pullstream.flow_control import FlowControl
 from pullstream.message import Disposition, Message
 from pullstream.scheduling.scheduler import Scheduler
-from pullstream.streaming.callbacks import CallbackRunner
+from pullstream.streaming.callbacks import BatchRunner, CallbackRunner
 from pullstream.streaming.failed_key import FIRST_WAIT
 from pullstream.streaming.messages_on_hold import MessagesOnHold
 from pullstream_protocol.clock import ManualClock
-from tests.subscriber.streaming.fakes import TIMEOUT, ids, message
+from tests.subscriber.streaming.fakes import TIMEOUT, ids, message, portions
 from tests.threads import on_threads
 
 
@@ -52,9 +53,7 @@ class ByHand(Scheduler):
 class Rig:
     """A runner with its listener. The test plays the other parts."""
 
-    def __init__(
-        self, callback: Callable[[Message], Any], *, release_after_ack: bool = False
-    ) -> None:
+    def __init__(self, callback: Callable[[Any], Any], *, release_after_ack: bool = False) -> None:
         self.scheduler = ByHand()
         self.clock = ManualClock()
         self.hold = MessagesOnHold(FlowControl())
@@ -63,7 +62,7 @@ class Rig:
         self.parked_messages = 0
         self.dues: list[float] = []
         self.errors: list[Exception] = []
-        self.runner = CallbackRunner(
+        self.runner: CallbackRunner = CallbackRunner(
             callback,
             self.scheduler,
             self.hold,
@@ -116,6 +115,29 @@ class Rig:
             by_verdict.get(Disposition.NACK, []),
             by_verdict.get(Disposition.DROP, []),
         )
+
+
+class ListRig(Rig):
+    """A runner whose callback takes lists of at most two messages."""
+
+    def __init__(self, callback: Callable[[list[Unit]], Any]) -> None:
+        super().__init__(callback)
+        self.lists: BatchRunner = BatchRunner(
+            callback,
+            self.scheduler,
+            self.hold,
+            listener=self,
+            clock=self.clock,
+            max_messages=2,
+            max_latency=5.0,
+            pack=lambda units: units,
+        )
+        self.runner = self.lists
+
+    def receive_portions(self, *ack_ids: str, longest: int = 2) -> list[Portion]:
+        received = portions(*ack_ids, longest=longest)
+        self.lists.begin_portions(received, in_order=False)
+        return received
 
 
 def keep(one: Message) -> None:
@@ -534,4 +556,130 @@ def test_a_subscription_ends_if_its_scheduler_fails_to_run_the_next_message_of_a
     rig.receive("1", "2")
     rig.scheduler.closed = True
     rig.scheduler.run_next()
+    assert [str(error) for error in rig.errors] == ["no more"]
+
+
+# ---- lists ---------------------------------------------------------------------------------------
+
+
+def verdicts(messages: Sequence[Message]) -> list[Disposition | None]:
+    return [one.settled for one in messages]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_callback_of_lists_gets_full_lists_without_messages_that_were_given_up(
+    is_async: bool,
+) -> None:
+    """A list that is not full waits in the batcher."""
+    lists: list[list[str]] = []
+
+    def callback(units: list[Unit]) -> None:
+        lists.append(ids(messages_of(units)))
+
+    async def coroutine(units: list[Unit]) -> None:
+        callback(units)
+
+    rig = ListRig(coroutine if is_async else callback)
+    messages = rig.receive("1", "2", "3", "4", "5", key="", in_order=False)
+    messages[2].settled = Disposition.LOST
+    rig.scheduler.run_next()
+    rig.scheduler.run_next()
+    assert lists == [["1", "2"], ["4"]]
+    assert rig.runner.waiting == 1
+    assert ids(rig.runner.close()) == ["5"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_callback_of_lists_that_raises_nacks_the_first_unsettled_message_of_each_key(
+    is_async: bool,
+) -> None:
+    """Later messages of the key are held until its redelivery."""
+
+    def callback(units: list[Unit]) -> None:
+        raise ValueError("on purpose")
+
+    async def coroutine(units: list[Unit]) -> None:
+        callback(units)
+
+    rig = ListRig(coroutine if is_async else callback)
+    messages = rig.receive("1", "2")
+    rig.scheduler.run_next()
+    assert verdicts(messages) == [Disposition.NACK, None]
+    assert rig.parked_messages == 1
+    assert rig.runner.errors == 1
+
+
+def test_messages_without_a_key_in_a_list_whose_callback_raises_are_nacked_unless_settled() -> None:
+    """A message that the callback has acknowledged stays so."""
+
+    def callback(units: list[Unit]) -> None:
+        messages_of(units)[0].ack()
+        raise ValueError("on purpose")
+
+    rig = ListRig(callback)
+    messages = rig.receive("1", "2", key="", in_order=False)
+    rig.scheduler.run_next()
+    assert verdicts(messages) == [Disposition.ACK, Disposition.NACK]
+
+
+def test_a_list_that_begins_takes_the_held_messages_of_its_keys() -> None:
+    """Its turn ends for all of them; then the next message of the key begins."""
+    lists: list[list[str]] = []
+
+    def callback(units: list[Unit]) -> None:
+        lists.append(ids(messages_of(units)))
+        for one in messages_of(units):
+            one.ack()
+
+    rig = ListRig(callback)
+    messages = rig.receive("1", "2", "3", "4", "5")
+    rig.scheduler.run_next()
+    for one in messages[:2]:
+        rig.report(one)
+    rig.scheduler.run_next()
+    assert lists == [["1", "2"], ["3", "4"]]
+
+
+def test_a_list_of_portions_whose_callback_raises_is_nacked_message_by_message() -> None:
+    """The portion is divided, because its messages are no longer treated alike."""
+
+    def callback(units: list[Unit]) -> None:
+        raise ValueError("on purpose")
+
+    rig = ListRig(callback)
+    (portion,) = rig.receive_portions("1", "2")
+    rig.scheduler.run_next()
+    assert portion.divided is not None
+    assert verdicts(portion.divided) == [Disposition.NACK, Disposition.NACK]
+
+
+def test_a_callback_gets_the_messages_of_a_divided_portion_that_were_not_given_up() -> None:
+    """A portion that is whole is one unit of the list."""
+    lists: list[list[Unit]] = []
+    rig = ListRig(lists.append)
+    whole, divided = rig.receive_portions("1", "2", "3", "4")
+    first, second = divided.messages()
+    first.settled = Disposition.RETURN
+    rig.scheduler.run_next()
+    rig.scheduler.run_next()
+    assert lists == [[whole], [second]]
+
+
+def test_a_portion_whose_leases_are_over_is_lost_and_not_passed_to_the_callback() -> None:
+    """The process was stopped for longer than the leases."""
+    lists: list[list[Unit]] = []
+    rig = ListRig(lists.append)
+    (portion,) = rig.receive_portions("1", "2")
+    portion.batch.lease_ends = rig.clock.monotonic() + 10
+    rig.clock.advance(11)
+    rig.scheduler.run_next()
+    assert lists == []
+    assert verdicts(portion.messages()) == [Disposition.LOST, Disposition.LOST]
+
+
+def test_a_subscription_ends_if_its_scheduler_takes_no_list() -> None:
+    """The listener gets the error."""
+    rig = ListRig(lambda units: None)
+    rig.scheduler.closed = True
+    rig.receive("1", "2", key="", in_order=False)
     assert [str(error) for error in rig.errors] == ["no more"]

@@ -15,6 +15,7 @@ from pullstream.hooks import Hooks, HookSet
 from pullstream.message import Message
 from pullstream.runtime.lifecycle import Lifecycle, SubscriptionState
 from pullstream.scheduling.scheduler import Scheduler
+from pullstream.statistics import StreamStatistics
 from pullstream.streaming.ack_requests import AckRequest, Purpose
 from pullstream.streaming.in_flight import InFlight, PrefetchAge
 from pullstream.streaming.settings import StreamingSettings
@@ -91,8 +92,8 @@ class World:
             hooks=HookSet("projects/p/subscriptions/s", [self.hooks]),
             lifecycle=self.lifecycle,
             send=self.server.send,
-            pause_reader=lambda: self.flow.append("pause"),
-            resume_reader=lambda: self.flow.append("resume"),
+            pause_readers=lambda: self.flow.append("pause"),
+            resume_readers=lambda: self.flow.append("resume"),
             fail=self.failed_with.append,
         )
 
@@ -131,7 +132,8 @@ def test_received_messages_are_leased_count_for_flow_control_and_are_passed_to_c
     """Each message has an equal share of the response's bytes."""
     world = World()
     world.receive("a", "b", size=20)
-    statistics = world.in_flight.statistics(reopened=3)
+    streams = [StreamStatistics(SubscriptionState.STREAMING, reopened=n) for n in (1, 2)]
+    statistics = world.in_flight.statistics(streams)
     assert (statistics.received, statistics.leased, statistics.leased_bytes) == (2, 2, 20)
     assert statistics.reopened == 3
     assert world.leased == ["a", "b"]
@@ -146,10 +148,10 @@ def test_acknowledging_a_message_twice_frees_its_room_in_flow_control_once() -> 
     a.ack()
     world.in_flight.mark_settled([a, a], [], [], [])
     world.in_flight.mark_settled([a], [], [], [])
-    statistics = world.in_flight.statistics(reopened=0)
+    statistics = world.in_flight.statistics([])
     assert (statistics.acked, statistics.leased, statistics.leased_bytes) == (1, 1, 10)
     world.in_flight.mark_settled([], [b], [], [])
-    statistics = world.in_flight.statistics(reopened=0)
+    statistics = world.in_flight.statistics([])
     assert (statistics.nacked, statistics.leased, statistics.leased_bytes) == (1, 0, 0)
     assert world.leased == []
 
@@ -160,7 +162,7 @@ def test_dropped_and_returned_messages_free_their_room_in_flow_control() -> None
     world.receive("a", "b")
     (a, b) = world.leased_messages("a", "b")
     world.in_flight.mark_settled([], [], [a], [b])
-    statistics = world.in_flight.statistics(reopened=0)
+    statistics = world.in_flight.statistics([])
     assert (statistics.acked, statistics.nacked, statistics.returned) == (0, 0, 1)
     assert statistics.leased == 0
 
@@ -192,7 +194,7 @@ def test_an_ack_in_a_callback_frees_flow_control_room_before_the_servers_answer(
         world.scheduler.run_all()
         sent = world.next_request()
     assert (sent.ack_ids, sent.is_ack) == (["a", "b"], True)
-    assert world.in_flight.statistics(reopened=0).leased == 0
+    assert world.in_flight.statistics([]).leased == 0
 
 
 def test_with_exactly_once_delivery_a_message_runs_only_after_its_receipt_was_accepted() -> None:
@@ -205,7 +207,7 @@ def test_with_exactly_once_delivery_a_message_runs_only_after_its_receipt_was_ac
     assert ids(message for _, message in world.scheduler.work) == ["a"]
     assert world.leased == ["a"]
     assert world.hooks.lost == [(["b"], "expired")]
-    statistics = world.in_flight.statistics(reopened=0)
+    statistics = world.in_flight.statistics([])
     assert (statistics.expired, statistics.failed, statistics.nacked) == (1, 0, 0)
 
 
@@ -254,9 +256,9 @@ def test_messages_behind_a_running_message_of_their_ordering_key_are_held() -> N
     """Held messages count, and run when the earlier message has ended."""
     world = World()
     world.receive("a", "b", key="k")
-    assert world.in_flight.statistics(reopened=0).held == 1
+    assert world.in_flight.statistics([]).held == 1
     world.scheduler.run_all()
-    assert world.in_flight.statistics(reopened=0).held == 0
+    assert world.in_flight.statistics([]).held == 0
 
 
 def test_messages_received_in_a_shutdown_are_returned_to_the_server_after_the_stream_ends() -> None:
@@ -319,7 +321,7 @@ def test_the_statistics_count_returns_only_if_the_server_reports_delivery_attemp
     assert world.in_flight.counters.counted_returns == 0
     world.in_flight.mark_settled([], [], [], [a])
     assert world.in_flight.counters.counted_returns == 1
-    assert world.in_flight.statistics(reopened=0).redelivered == 1
+    assert world.in_flight.statistics([]).redelivered == 1
 
 
 def test_the_shutdown_of_a_subscription_returns_only_unsettled_messages_to_the_server() -> None:
@@ -332,7 +334,7 @@ def test_the_shutdown_of_a_subscription_returns_only_unsettled_messages_to_the_s
     with sending(world):
         pass
     assert world.leased == []
-    assert world.in_flight.statistics(reopened=0).returned == 1
+    assert world.in_flight.statistics([]).returned == 1
 
 
 def test_leases_adopted_from_another_client_count_for_flow_control_and_are_extended() -> None:
@@ -341,7 +343,7 @@ def test_leases_adopted_from_another_client_count_for_flow_control_and_are_exten
     assert world.in_flight.adopt_leases([], 0) == []
     adopted = world.in_flight.adopt_leases(["a", "b"], 100)
     assert (ids(adopted), world.leased) == (["a", "b"], ["a", "b"])
-    assert world.in_flight.statistics(reopened=0).leased_bytes == 100
+    assert world.in_flight.statistics([]).leased_bytes == 100
     with sending(world):
         request = world.next_request()
     assert (request.ack_ids, request.seconds) == (["a", "b"], 60)

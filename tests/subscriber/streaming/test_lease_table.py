@@ -4,10 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pullstream.columns.portions import Portion
 from pullstream.flow_control import FlowControl
-from pullstream.message import Message
+from pullstream.message import Disposition, Message
 from pullstream.streaming.lease_table import EXTEND_AT, LeaseTable, Released
-from tests.subscriber.streaming.fakes import ids, message, response
+from tests.subscriber.streaming.fakes import (
+    ids,
+    message,
+    portions,
+    response,
+)
 
 NO_LIMIT = FlowControl()
 # The error of floats when seconds are added in another order.
@@ -229,3 +235,94 @@ def test_no_lease_ends_before_the_lease_table_extends_or_gives_it_up(
             ends[one.ack_id] = now + table.stream_deadline
     look_until(now + limit + 1000.0)
     assert ends == {}
+
+
+def portions_of(
+    table: LeaseTable, *ack_ids: str, longest: int, at: float = 0.0, bytes_each: int = 0
+) -> list[Portion]:
+    """Add one more response as portions."""
+    added = portions(*ack_ids, longest=longest, at=at, bytes_each=bytes_each)
+    table.add_leases(added[0].batch, added, at)
+    return added
+
+
+class TwoTables:
+    """The same responses in two tables, as portions and as messages, which must agree."""
+
+    def __init__(self) -> None:
+        limits = FlowControl(max_lease_duration=100)
+        self.tables = LeaseTable(limits), LeaseTable(limits)
+        self.now = 0.0
+        self.portions: list[Portion] = []
+        self.messages: list[list[Message]] = []
+
+    def add(self, size: int, longest: int) -> None:
+        names = [f"{len(self.portions)}-{number}" for number in range(size)]
+        self.portions += portions_of(
+            self.tables[0], *names, longest=longest, at=self.now, bytes_each=size
+        )
+        messages = add(self.tables[1], *names, at=self.now, bytes_each=size)
+        self.messages += [messages[start : start + longest] for start in range(0, size, longest)]
+
+    def ack(self, at: int) -> None:
+        """Acknowledge a portion, or its messages once it is divided."""
+        portion, messages = self.portions[at], self.messages[at]
+        if portion.settle(Disposition.ACK):
+            released = self.tables[0].remove_portions([portion], self.now)
+        elif portion.divided is not None:
+            released = self.tables[0].remove_handled(portion.divided, self.now)
+        else:
+            return
+        assert released == self.tables[1].remove_handled(messages, self.now)
+
+    def ack_late(self, at: int) -> None:
+        """Acknowledge a portion that is divided before the table hears of it."""
+        portion, messages = self.portions[at], self.messages[at]
+        if portion.settle(Disposition.ACK):
+            assert all(each.settled is Disposition.ACK for each in portion.messages())
+            released = self.tables[0].remove_portions([portion], self.now)
+            assert released == self.tables[1].remove_handled(messages, self.now)
+
+    def nack_one(self, at: int, number: int) -> None:
+        one = self.portions[at].messages()[number % len(self.portions[at])]
+        other = self.messages[at][number % len(self.portions[at])]
+        released = self.tables[0].remove_leases([one])
+        assert released == self.tables[1].remove_leases([other])
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        work, expected = (table.due(self.now) for table in self.tables)
+        assert (work.seconds, work.extend) == (expected.seconds, expected.extend)
+        assert ids(work.given_up) == ids(expected.given_up)
+        assert work.released == expected.released
+
+    def check(self) -> None:
+        portions, messages = self.tables
+        assert len(portions) == len(messages)
+        assert portions.next_due() == messages.next_due()
+        leased = [each for some in self.messages for each in some if each.leased]
+        assert sorted(ids(leased)) == sorted(ids(messages.leased_messages()))
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("add"), st.integers(1, 5), st.integers(1, 3)),
+    st.tuples(st.sampled_from(["ack", "ack_late"]), st.integers(0, 9)),
+    st.tuples(st.just("nack_one"), st.integers(0, 9), st.integers(0, 4)),
+    st.tuples(st.just("advance"), st.sampled_from([1.0, 10.0, 48.0, 60.0])),
+)
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_portions_are_leased_released_extended_and_given_up_like_their_messages(
+    steps: list[tuple[str, int | float]],
+) -> None:
+    """In any order of acknowledgements, single nacks, and due times."""
+    both = TwoTables()
+    for name, *arguments in steps:
+        if name not in ("add", "advance"):
+            if not both.portions:
+                continue
+            arguments[0] = int(arguments[0]) % len(both.portions)
+        getattr(both, name)(*arguments)
+        both.check()
+    assert ids(both.tables[0].leased_messages()) == ids(both.tables[1].leased_messages())

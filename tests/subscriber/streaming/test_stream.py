@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -42,9 +43,15 @@ class Rig:
             start=self.calls.streaming_pull,
             first_request=self._first_request,
             listener=self,
-            give_up_after=give_up_after,
+            gives_up_at=self._gives_up_at,
         )
+        self._give_up_after = give_up_after
         self.stream.open()
+
+    def _gives_up_at(self, now: float) -> float:
+        if self._give_up_after is None:
+            return math.inf
+        return self.stream.last_worked(now) + self._give_up_after
 
     def _first_request(self) -> pubsub.StreamingPullRequest:
         self.openings += 1

@@ -30,7 +30,9 @@ def only(readings: Readings) -> Reading:
 def test_every_field_of_the_subscription_statistics_is_exported_as_a_metric() -> None:
     """A field that is in Statistics but not in the tables would never be exported."""
     exported = {metric.field for metric in (*COUNTERS, *GAUGES)}
-    assert exported | {"state", "since", "latency"} == {field.name for field in fields(Statistics)}
+    assert exported | {"state", "since", "latency", "streams"} == {
+        field.name for field in fields(Statistics)
+    }
 
 
 def test_telemetry_metrics_report_the_statistics_of_a_subscription_at_the_collection_time() -> None:
