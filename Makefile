@@ -6,7 +6,10 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two simultaneous installs would break .venv.
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test versions coverage check docs dist constraints browser pictures bench soak spark-matrix hostile jepsen clients damage mutants upstream protos clean
+# Images with Python often set this. Each of the hundreds of programs that the tests start would compile
+# the project again, and each process of pytest would rewrite the assertions of all tests.
+unexport PYTHONDONTWRITEBYTECODE
+.PHONY: help demo demo-spark test versions coverage check docs dist constraints browser pictures bench growth soak spark-matrix hostile jepsen clients damage mutants upstream protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -18,9 +21,9 @@ demo-spark: .venv/cli,delta.stamp ## by Spark: a Delta table with its lag, and w
 	@$(BIN)/python samples/spark_table.py
 	@$(BIN)/python samples/spark_windows.py
 
-# Two processes: one of them runs all Spark tests, and they share the other tests.
+# Two processes run all Spark tests, and all share the other tests. They wait as long as they compute.
 test: .venv/dev.stamp ## run the whole test suite (ARGS="-k lease": part of it)
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 6 --dist loadgroup $(ARGS)
 
 # Each version has its environment in build/. The tests of Spark are skipped for Python 3.10.
 versions: ## run the suites with other versions of Python (PYTHONS="python3.10 python3.13")
@@ -82,13 +85,18 @@ pictures: .venv/dev.stamp ## write the pictures of the console in docs/
 bench: .venv/dev,bench.stamp ## measure the SDK beside the official client (ARGS="--case '10 per'": a part)
 	@$(BIN)/python -m tests.bench.run $(ARGS)
 
-soak: .venv/dev.stamp ## ten minutes on a broker with faults (ARGS="--seconds 60": less), two of publishing, then Spark killed again and again
+growth: .venv/dev.stamp ## measure how CPU and memory grow with everything that users have more of, an hour (ARGS="--only keys": a part)
+	@$(BIN)/python -m tests.growth.run $(ARGS)
+
+soak: .venv/dev.stamp ## ten minutes on a broker with faults (ARGS="--seconds 60": less), two of publishing, then Spark killed again and again, five minutes for each table (TABLE_ARGS="--seconds 60 --require"), and a quarter of an hour with three receivers (RECEIVER_ARGS="--spool s3")
 	@$(BIN)/python -m tests.soak.run $(ARGS)
 	@$(BIN)/python -m tests.soak.publish $(ARGS)
 	@$(BIN)/python -m tests.soak.spark $(SPARK_ARGS)
+	@$(BIN)/python -m tests.soak.receiver_starts
 	@$(BIN)/python -m tests.soak.tables $(TABLE_ARGS)
+	@$(BIN)/python -m tests.soak.receivers $(RECEIVER_ARGS)
 
-spark-matrix: .venv/dev.stamp ## read our tables by other versions of Spark, with Delta's and Iceberg's own jars
+spark-matrix: .venv/dev.stamp ## run other versions of Spark, read our tables with Delta's and Iceberg's own jars, and write the table of versions into the docs
 	@$(BIN)/python -m tests.spark_matrix.run
 
 clients: .venv/dev.stamp ## run Google's clients in Go, Java, Node and Python, and Apache Beam on this broker and on Google's (ARGS="--only 'go/*'")

@@ -45,8 +45,9 @@ GUIDES = (
     *("install", "tutorial", "concepts", "fetch", "publishing", "ordering", "observability"),
     *("migration", "worker", "samples", "feeds", "follow", "routers", "channels", "spark"),
     *("spark-tables", "spark-buckets", "spark-partitions", "spark-schema", "spark-upserts"),
-    *("spark-compact", "spark-monitor", "spark-deploy", "spark-pipelines", "spark-guarantees"),
-    "spark-runbook",
+    *("spark-compact", "spark-monitor", "spark-deploy", "spark-pipelines", "spark-receivers"),
+    "spark-limits",
+    *("spark-guarantees", "spark-runbook", "spark-format"),
     *("emulator", "testing", "faults", "console", "push", "schemas", "durability", "security"),
     *("operations", "rest", "feeds-http", "performance", "architecture", "engine", "glossary"),
     *("guarantees", "decisions", "releasing"),
@@ -88,7 +89,7 @@ def cli_page() -> str:
         lines += [f"{'#' * min(len(path) + 1, 4)} `{' '.join(path)}`", ""]
         usage = " ".join(command.collect_usage_pieces(context))
         lines += ["```text", f"{' '.join(path)} {usage}", "```", ""]
-        for paragraph in (command.help or "").split("\n\n"):
+        for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
             lines += [*WRAPPER.wrap(_literal(paragraph.replace("\b", ""))), ""]
         rows = [
             row

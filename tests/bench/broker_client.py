@@ -3,12 +3,14 @@
     python -m tests.bench.broker_client publish localhost:PORT --batch 100
 
 Prints its figures as one JSON object. The client does as little as possible, so that the broker is
-measured: calls are pipelined, requests are encoded once, responses are hardly examined.
+measured: calls are pipelined, requests are encoded once, responses are hardly examined. The figure
+`client_cores` shows that publishing is not limited by the client.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import itertools
 import json
 import math
@@ -20,14 +22,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
+import grpc.aio
 
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
 
 from .client import SUBSCRIPTION, Figures, Process
+from .http2_load import HttpTwoLoad
 from .publisher import READY, TOPIC, Broker
 from .servers import running
 
@@ -38,6 +43,9 @@ BATCH = 100
 # The seconds before the clock starts, and the longest wait for the next message.
 WARM_UP = 0.5
 TIMEOUT = 60.0
+
+# Time for open streams and the backlog to come to rest, in seconds.
+SETTLE = 1.0
 
 # A topic without messages.
 SILENT = TOPIC + "-silent"
@@ -82,8 +90,11 @@ class Pipeline:
             begun += self._batch
         for _ in range(IN_FLIGHT):
             self._free.acquire()
+
+    def check(self) -> None:
+        """Exit with the error of a call that failed."""
         if self.errors:
-            raise SystemExit(f"a publish failed: {self.errors[0]}")
+            sys.exit(f"a publish failed: {self.errors[0]}")
 
     def _answered(self, call: Any) -> None:
         if error := call.exception():
@@ -97,19 +108,16 @@ class Pipeline:
 class Stream:
     """A streaming pull that can send more requests."""
 
-    def __init__(
-        self, endpoint: str, max_messages: int = 0, number: int = 0, connection: int = 0
-    ) -> None:
+    def __init__(self, endpoint: str, max_messages: int = 0) -> None:
         # A separate channel, because client and publisher are two programs elsewhere. Channels with
         # equal options share a connection.
         self._channel = grpc.insecure_channel(
-            endpoint,
-            options=[("grpc.max_receive_message_length", -1), ("bench.connection", connection)],
+            endpoint, options=[("grpc.max_receive_message_length", -1)]
         )
         self._requests: queue.SimpleQueue[pubsub.StreamingPullRequest] = queue.SimpleQueue()
         self._requests.put(
             pubsub.StreamingPullRequest(
-                subscription=SUBSCRIPTION.format(number),
+                subscription=SUBSCRIPTION.format(0),
                 stream_ack_deadline_seconds=600,
                 max_outstanding_messages=max_messages,
             )
@@ -146,30 +154,56 @@ class Stream:
             call.result()
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process's threads; 0 where Linux's /proc is missing."""
+    try:
+        # In nanoseconds. The times in /proc/PID/stat have a resolution of 10 ms.
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        times = [(thread / "schedstat").read_text() for thread in threads]
+    except OSError:
+        return 0.0
+    return sum(int(spent.split()[0]) for spent in times) / 1e9
+
+
 def publish(broker: Broker, arguments: argparse.Namespace) -> Figures:
-    """Measure the messages per second that one pipelined client publishes."""
-    pipeline = Pipeline(broker, arguments.batch)
-    over = threading.Event()
-    thread = threading.Thread(target=pipeline.run, args=(lambda _: over.is_set(),))
-    thread.start()
-    time.sleep(WARM_UP)
-    before, began = pipeline.done, time.monotonic()
-    time.sleep(arguments.seconds)
-    rate = (pipeline.done - before) / (time.monotonic() - began)
-    over.set()
-    thread.join()
-    return {"rate": rate}
+    """Measure the messages per second that one pipelined connection publishes."""
+    messages = [pubsub.PubsubMessage(data=DATA)] * arguments.batch
+    request = pubsub.PublishRequest(topic=TOPIC, messages=messages).SerializeToString()
+    path = BY_METHOD["Publish"].path
+    load = HttpTwoLoad(arguments.endpoint, path, itertools.repeat(request), IN_FLIGHT)
+    _publish_for(load, arguments.warm)
+    before, server, client = load.done, cpu_seconds(arguments.server_pid), time.process_time()
+    began = time.monotonic()
+    _publish_for(load, arguments.seconds)
+    seconds = time.monotonic() - began
+    published = (load.done - before) * arguments.batch
+    return {
+        "rate": published / seconds,
+        "cpu_micros": (cpu_seconds(arguments.server_pid) - server) / published * 1e6,
+        "client_cores": (time.process_time() - client) / seconds,
+    }
+
+
+def _publish_for(load: HttpTwoLoad, seconds: float) -> None:
+    end, before = time.monotonic() + seconds, load.done
+    load.run(lambda: time.monotonic() > end and load.done > before)
 
 
 def deliver(broker: Broker, arguments: argparse.Namespace) -> Figures:
     """Deliver a backlog through one stream, acknowledge it, and measure its memory before."""
     before = Process.of(arguments.server_pid)
-    Pipeline(broker, BATCH, arguments.keys).run(lambda begun: begun >= arguments.messages)
+    backlog = Pipeline(broker, BATCH, arguments.keys)
+    backlog.run(lambda begun: begun >= arguments.messages)
+    backlog.check()
     after = Process.of(arguments.server_pid)
     with _held_streams(arguments):
+        time.sleep(SETTLE)
+        cpu = cpu_seconds(arguments.server_pid)
         count, seconds = _drain(arguments)
+        cpu = cpu_seconds(arguments.server_pid) - cpu
     return {
         "rate": count / seconds,
+        "cpu_micros": cpu / count * 1e6,
         "bytes_each": (after.mebibytes - before.mebibytes) * 2**20 / arguments.messages,
     }
 
@@ -204,16 +238,29 @@ def _held_streams(arguments: argparse.Namespace) -> Iterator[None]:
 
 def hold(arguments: argparse.Namespace) -> None:
     """Keep streams open until this process is ended."""
+    asyncio.run(_hold(arguments))
+
+
+async def _hold(arguments: argparse.Namespace) -> None:
+    # On an event loop: each thread that waits for a response of grpcio wakes ten times a second, so
+    # 1,000 of them would take the core that the broker needs.
+    rpc = BY_METHOD["StreamingPull"]
+    calls = []
     for number in range(1, arguments.streams):
-        _hold_one(arguments.endpoint, number)
+        # A broker limits the calls of a connection; Google's service allows 100.
+        options = [("bench.connection", number // 100)]
+        open_stream: Any = grpc.aio.insecure_channel(arguments.endpoint, options).stream_stream(
+            rpc.path, pubsub.StreamingPullRequest.SerializeToString
+        )
+        call = open_stream()
+        name = SUBSCRIPTION.format(number)
+        await call.write(
+            pubsub.StreamingPullRequest(subscription=name, stream_ack_deadline_seconds=600)
+        )
+        await call.initial_metadata()
+        calls.append(call)
     print(READY, flush=True)
-    threading.Event().wait()
-
-
-def _hold_one(endpoint: str, number: int) -> None:
-    # A broker limits the calls of a connection; Google's service allows 100.
-    stream = Stream(endpoint, number=number, connection=number // 100)
-    threading.Thread(target=lambda: next(stream.responses), daemon=True).start()
+    await asyncio.gather(*(call.read() for call in calls))
 
 
 def receipt(broker: Broker, arguments: argparse.Namespace) -> Figures:
@@ -232,7 +279,7 @@ def receipt(broker: Broker, arguments: argparse.Namespace) -> Figures:
     times: list[float] = []
     end = time.monotonic() + WARM_UP + arguments.seconds
     warm = time.monotonic() + WARM_UP
-    while time.monotonic() < end:
+    while time.monotonic() < end or len(times) < 2:
         began = time.perf_counter()
         broker.publish(request)
         took = received.get(timeout=TIMEOUT) - began
@@ -255,6 +302,10 @@ def main() -> None:
     parser.add_argument("endpoint")
     parser.add_argument("--server-pid", type=int, default=os.getpid(), help="whose memory to tell")
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument(
+        "--warm", type=float, default=WARM_UP, help="seconds before the clock starts"
+    )
+    parser.add_argument("--bare", action="store_true", help="a server without topics")
     parser.add_argument("--batch", type=int, default=BATCH, help="messages in each Publish call")
     parser.add_argument("--messages", type=int, default=20_000, help="how large a backlog")
     parser.add_argument("--deliver", type=int, default=0, help="so many of it (default: all)")
@@ -267,6 +318,13 @@ def main() -> None:
     if arguments.mode == "hold":
         hold(arguments)
     broker = Broker(arguments.endpoint)
+    if not arguments.bare:
+        create_resources(broker, arguments)
+    print(json.dumps(MODES[arguments.mode](broker, arguments)), flush=True)
+    os._exit(0)
+
+
+def create_resources(broker: Broker, arguments: argparse.Namespace) -> None:
     broker.create_topic(pubsub.Topic(name=TOPIC))
     broker.create_topic(pubsub.Topic(name=SILENT))
     for number in range(max(arguments.subscriptions, arguments.streams)):
@@ -278,8 +336,6 @@ def main() -> None:
                 enable_message_ordering=arguments.keys > 0,
             )
         )
-    print(json.dumps(MODES[arguments.mode](broker, arguments)), flush=True)
-    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from .arrival_cases import ARRIVAL_CASES
 from .broker_cases import BROKER_CASES
 from .fetch_cases import FETCH_CASES
+from .fixture_cases import FIXTURE_CASES
 from .listen_cases import LISTEN_CASES
-from .peers import BARE, OFFICIAL, OURS
+from .peers import BARE, BARE_ACKS, BARE_CHANNELS, COLUMNS, FOUR_STREAMS, GO, OFFICIAL, OURS, RUST
 from .publish_cases import PUBLISH_CASES
 from .rows import Case, Row
 from .servers import Broker, Feed, Server
 from .spark_cases import SPARK_CASES
+from .spool_cases import SPOOL_CASES
 from .watch_cases import WATCH_CASES
 
 MILLION = 1_000_000
@@ -25,6 +27,7 @@ class Run:
     Attributes:
         messages: The number of messages to drain. On a broker they are published before, on a feed
             they are its total.
+        size: Bytes of a message on a broker; a feed has its own.
 
     In the mode `latency` a publisher runs at the same time.
     """
@@ -35,6 +38,7 @@ class Run:
     subscriptions: int = 1
     max_messages: int = 1000
     messages: int = 0
+    size: int = 100
 
 
 def paced(floor: float) -> Row:
@@ -73,7 +77,8 @@ def in_one_process(*counts: int) -> Case:
     names = {count: f"{count} subscription" + "s" * (count > 1) for count in counts}
     many = names[counts[-1]]
     runs = {name: Run(OURS, feed, subscriptions=count) for count, name in names.items()}
-    runs[OFFICIAL] = Run(OFFICIAL, feed, subscriptions=counts[-1])
+    for peer in (OFFICIAL, BARE_CHANNELS):
+        runs[peer] = Run(peer, feed, subscriptions=counts[-1])
     return Case(
         f"{counts[-1]} subscriptions in a process",
         "one process",
@@ -86,7 +91,25 @@ def in_one_process(*counts: int) -> Case:
             ),
             Row("rate", run=many, against=OFFICIAL),
             Row("threads", run=many, against=OFFICIAL),
-            Row("mebibytes", run=many, against=OFFICIAL),
+            Row("mebibytes", run=many, against=OFFICIAL, at_most=1.5),
+            Row("mebibytes", run=many, against=BARE_CHANNELS),
+        ),
+    )
+
+
+def limited(messages: int, size: int) -> Case:
+    """Return a case with four streams and with one, of a server that limits each."""
+    run = Run(
+        OURS, Broker.LIMITED_STREAMS, "drain", max_messages=10_000, messages=messages, size=size
+    )
+    return Case(
+        f"{size:,} B a message, 10 MB/s a stream",
+        "streams",
+        {OURS: run, FOUR_STREAMS: replace(run, peer=FOUR_STREAMS)},
+        (
+            Row("megabytes", run=FOUR_STREAMS, at_least=35),
+            Row("megabytes", run=FOUR_STREAMS, against=OURS),
+            Row("miscounted", run=FOUR_STREAMS, at_most=0),
         ),
     )
 
@@ -103,6 +126,56 @@ LARGE_WINDOW = Case(
         Row("cpu_micros", against=OFFICIAL, at_most=6),
         Row("rate", against=OFFICIAL),
     ),
+)
+
+COLUMN_CASES = (
+    Case(
+        "columns, 100 per response, window 10,000",
+        "messages in each response",
+        {
+            peer: Run(peer, Feed(per_response=100), max_messages=10_000)
+            for peer in (COLUMNS, BARE_ACKS, OFFICIAL)
+        },
+        (
+            # A message takes at most 1.1 times the CPU of the bare loop.
+            Row("cpu_micros", run=COLUMNS, against=BARE_ACKS, at_least=0.91),
+            Row("rate", run=COLUMNS, against=BARE_ACKS),
+            Row("rate", run=COLUMNS, against=OFFICIAL),
+        ),
+    ),
+    Case(
+        "columns, 10 per response",
+        "messages in each response",
+        {
+            peer: Run(peer, Feed(per_response=10), max_messages=10_000)
+            for peer in (COLUMNS, BARE_ACKS, OFFICIAL)
+        },
+        (
+            # Above 25 times is out of reach: the bare loop itself has 12 to 17 times.
+            Row("rate", run=COLUMNS, against=OFFICIAL, at_least=10),
+            Row("rate", run=BARE_ACKS, against=OFFICIAL),
+            Row("cpu_micros", run=COLUMNS, against=BARE_ACKS, at_least=0.8),
+        ),
+    ),
+)
+
+# The Go client acknowledges every 100 ms, so it needs a larger window.
+BESIDE_OTHER_LANGUAGES = tuple(
+    Case(
+        f"beside Google's Go and Rust clients, {per_response} per response",
+        "messages in each response",
+        {
+            peer: Run(peer, Feed(per_response=per_response), max_messages=40_000)
+            for peer in (COLUMNS, OURS, GO, RUST)
+        },
+        (
+            Row("cpu_micros", run=COLUMNS, against=GO, at_least=columns),
+            Row("cpu_micros", run=COLUMNS, against=RUST, at_least=1.0 if columns else None),
+            Row("cpu_micros", against=GO, at_least=single),
+            Row("cpu_micros", against=RUST),
+        ),
+    )
+    for per_response, columns, single in ((100, 2.86, 1.8), (10, None, 1.0))
 )
 
 LATENCY = Case(
@@ -140,6 +213,10 @@ CASES = (
     Case("10 per response", "messages in each response", fed(Feed(per_response=10)), (paced(10),)),
     Case("1 per response", "messages in each response", fed(Feed(per_response=1)), (paced(8),)),
     LARGE_WINDOW,
+    *COLUMN_CASES,
+    *BESIDE_OTHER_LANGUAGES,
+    limited(150_000, 1_000),
+    limited(15_000, 10_000),
     Case(
         "10 per response, 20 ms latency",
         "a server far away",
@@ -181,10 +258,12 @@ CASES = (
         once=True,
     ),
     *BROKER_CASES,
+    *FIXTURE_CASES,
     *ARRIVAL_CASES,
     *LISTEN_CASES,
     *FETCH_CASES,
     *PUBLISH_CASES,
     *WATCH_CASES,
     *SPARK_CASES,
+    *SPOOL_CASES,
 )

@@ -83,14 +83,22 @@ def warm_up(counters: Sequence[Counter]) -> None:
     time.sleep(WARM_UP)
 
 
+def wait_for_progress(seconds: float, is_enough: Callable[[], bool]) -> None:
+    """Wait this time, and then until there is something to measure, as a busy machine may need."""
+    time.sleep(seconds)
+    deadline = time.monotonic() + TIMEOUT
+    while not is_enough():
+        if time.monotonic() > deadline:
+            sys.exit("after the first messages none came")
+        time.sleep(LOOK_EVERY)
+
+
 def rate(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures:
     """Measure messages per second for the requested number of seconds."""
     warm_up(counters)
     before, cpu, began = total(counters), time.process_time(), time.monotonic()
-    time.sleep(arguments.seconds)
+    wait_for_progress(arguments.seconds, lambda: total(counters) > before)
     messages = total(counters) - before
-    if not messages:
-        sys.exit("after the first messages none came")
     return {
         "rate": messages / (time.monotonic() - began),
         "cpu_micros": (time.process_time() - cpu) / messages * 1e6,
@@ -142,10 +150,8 @@ def latency(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figur
     warm_up(counters)
     # Messages from before the start of this client have waited, so they do not count.
     late = len(stopwatch.ages)
-    time.sleep(arguments.seconds)
+    wait_for_progress(arguments.seconds, lambda: len(stopwatch.ages) >= late + 2)
     ages = stopwatch.ages[late:]
-    if len(ages) < 2:
-        sys.exit("after the first messages none came")
     percentiles = statistics.quantiles(ages, n=100, method="inclusive")
     return {"p50_ms": percentiles[49] * 1e3, "p99_ms": percentiles[98] * 1e3}
 

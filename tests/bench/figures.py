@@ -26,6 +26,7 @@ KINDS = {
     "rate": Kind("messages/s", ",.0f", less_is_better=False),
     "megabytes": Kind("MB/s", ",.1f", less_is_better=False),
     "cpu_micros": Kind("µs CPU a message", ",.1f"),
+    "client_cores": Kind("cores that the load client uses", ",.2f"),
     "p50_ms": Kind("p50, ms", ",.2f"),
     "p99_ms": Kind("p99, ms", ",.2f"),
     "longest_ms": Kind("longest call of another client, ms", ",.0f"),
@@ -43,7 +44,20 @@ KINDS = {
     "batch_ms": Kind("ms a batch", ",.0f"),
     "driver_mebibytes": Kind("peak MiB of Spark's driver", ",.0f"),
     "upsert_s": Kind("s an upsert", ",.1f"),
+    "commit_ms": Kind("ms a commit", ",.1f"),
+    "commit_growth": Kind("time of a late commit, in early ones", ",.2f"),
+    "commit_cpu_growth": Kind("CPU of a late commit, in early ones", ",.2f"),
+    "late": Kind("p99, in linger time and three batches", ",.2f"),
+    "restart_s": Kind("s until a killed query reads again", ",.1f"),
+    "restart_beyond_lease_s": Kind("s until it reads again, less a lease", ",.1f"),
+    "fixture_ms": Kind("ms of a fixture a test", ",.2f"),
+    "fixture_cpu_ms": Kind("ms CPU of a fixture a test", ",.2f"),
+    "plugin_ms": Kind("ms CPU to import the plugin", ",.2f"),
+    "requests": Kind("requests to the store for a million messages", ",.0f"),
     "worker_micros": Kind("µs CPU of the source a row", ",.1f"),
+    "broker_micros": Kind("µs CPU of the broker a row", ",.1f"),
+    "executor_micros": Kind("µs CPU of driver and executors a row", ",.1f"),
+    "receiver_micros": Kind("µs CPU of the receivers a row", ",.2f"),
 }
 
 

@@ -1,11 +1,11 @@
-"""Growth of the broker's costs with the backlog: process CPU at several sizes, and the exponent.
+"""The longest wait of a call while the broker treats a big backlog, or serves open consoles.
 
-    python -m tests.bench.growth_broker             CPU of each operation in the engine
-    python -m tests.bench.growth_broker waits       how long another call waits meanwhile
-    python -m tests.bench.growth_broker console     how long a call waits beside open consoles
+    python -m tests.bench.growth_broker             during one operation on a big backlog
+    python -m tests.bench.growth_broker console     with open consoles
 
-`waits` and `console` start the broker in a process of its own. This process calls GetTopic in a
-loop and reports the longest call. Figures of one machine are compared with each other only.
+The broker runs in a separate process. This process calls GetTopic in a loop and reports the
+longest call. Figures of one machine are compared with each other only. The CPU time of these
+operations is measured by `make growth`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from typing import Any
 import grpc
 
 from pullstream_emulator import Emulator
+from pullstream_emulator.cli import GC_THRESHOLDS
 from pullstream_emulator.engine import Consumer, Engine
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
 
-SIZES = (25_000, 50_000, 100_000, 200_000)
 WAIT_SIZES = (400_000, 1_000_000)
 RESOURCES = 10_000
 
@@ -131,22 +131,10 @@ def with_snapshot(engine: Engine, count: int) -> None:
     engine.create_snapshot(NEW_SNAPSHOT)
 
 
-def one_expires(engine: Engine, clock: ManualClock) -> None:
-    """Let the first 1,000 messages become too old."""
-    clock.advance(1)
-    engine.advance()
-
-
 def all_expire(engine: Engine, clock: ManualClock) -> None:
     """Let the whole backlog become too old."""
     clock.advance(8 * DAY)
     engine.advance()
-
-
-def growing_old(engine: Engine, count: int) -> None:
-    """Prepare the first 1,000 messages of a keyed backlog."""
-    subscribe(engine, enable_message_ordering=True)
-    fill(engine, 1000, keys=1000)
 
 
 def relabel(engine: Engine, clock: ManualClock) -> None:
@@ -181,55 +169,10 @@ OPERATIONS: dict[str, tuple[Prepare, Act]] = {
     "all leases end": (leased, all_expire),
     "all messages expire": (waiting(), all_expire),
     "all keyed messages expire": (keyed, all_expire),
-    "one second of an expiring keyed backlog": (growing_old, one_expires),
     "state, all leased": (leased, lambda engine, _: engine.pulls.state(SUBSCRIPTION)),
     "state, keyed": (keyed, lambda engine, _: engine.pulls.state(SUBSCRIPTION)),
     "change a topic of 12 subscriptions": (retained_by_twelve, relabel),
 }
-
-
-def measure(name: str, count: int) -> tuple[float, float]:
-    """Return CPU seconds of the operation itself, and of the slices that follow."""
-    clock = ManualClock()
-    engine = Engine(wall=clock.now, monotonic=clock.monotonic)
-    prepare, act = OPERATIONS[name]
-    prepare(engine, count)
-    if prepare is growing_old:
-        clock.advance(10)
-        fill(engine, count, keys=count)
-        clock.advance(7 * DAY - 11)
-        engine.advance()
-    begun = time.process_time()
-    act(engine, clock)
-    called = time.process_time()
-    while (due := engine.next_due()) is not None and due <= clock.monotonic():
-        engine.advance()
-    return called - begun, time.process_time() - called
-
-
-def exponent(sizes: Sequence[int], costs: Sequence[float]) -> float:
-    """Return the slope of the costs on logarithmic scales."""
-    xs = [math.log(size) for size in sizes]
-    ys = [math.log(max(cost, 1e-6)) for cost in costs]
-    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
-    rise = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
-    return rise / sum((a - x) ** 2 for a in xs)
-
-
-def growth(sizes: Sequence[int], only: str) -> None:
-    """Print the CPU time of each operation at each size, in milliseconds."""
-    print("ms of CPU: the call + the slices after it", *sizes, "exponent of the sum", sep="  |  ")
-    for name in OPERATIONS:
-        if only in name:
-            costs = [measure(name, size) for size in sizes]
-            shown = [f"{call * 1000:.2f} + {rest * 1000:.0f}" for call, rest in costs]
-            print(
-                name,
-                *shown,
-                f"{exponent(sizes, [sum(each) for each in costs]):.2f}",
-                sep="  |  ",
-                flush=True,
-            )
 
 
 # ---- how long another call waits -----------------------------------------------------------------
@@ -280,7 +223,7 @@ def serve(what: str, count: int) -> None:
     """Serve a broker with a prepared backlog, until the standard input ends."""
     # As in the command `pullstream emulator`.
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(*GC_THRESHOLDS)
     with Emulator(rest=True) as emulator:
         if what == "resources":
             emulator.inspect(lambda engine: populate(engine, count))
@@ -427,19 +370,17 @@ def follow(address: str) -> None:
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", default="growth")
+    parser.add_argument("what", nargs="?", default="waits")
     parser.add_argument("arguments", nargs="*")
     parser.add_argument("--only", default="", help="a part of the names of operations")
     parser.add_argument("--sizes", type=int, nargs="+", default=())
     options = parser.parse_args()
     if options.what == "serve":
         serve(options.arguments[0], int(options.arguments[1]))
-    elif options.what == "waits":
-        all_waits(options.sizes or WAIT_SIZES, options.only)
     elif options.what == "console":
         consoles(RESOURCES, options.sizes or (0, 1, 5))
     else:
-        growth(options.sizes or SIZES, options.only)
+        all_waits(options.sizes or WAIT_SIZES, options.only)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def latency(arguments: argparse.Namespace) -> Figures:
         )
         taken.wait(TIMEOUT)
         warm = time.monotonic() + WARM_UP
-        while time.monotonic() < warm + arguments.seconds:
+        while time.monotonic() < warm + arguments.seconds or len(times) < 2:
             began = time.perf_counter()
             broker.publish(request)
             took = came.get(timeout=TIMEOUT) - began

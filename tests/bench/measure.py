@@ -17,12 +17,14 @@ from .cases import Run
 from .client import Figures, Process
 from .fetch_cases import FetchWork
 from .fetch_servers import serving_for
+from .fixture_cases import FixtureWork
 from .listen_cases import ListenWork
 from .publish_cases import PublishWork
 from .publisher import READY
 from .rows import Case
 from .servers import ROOT, Broker, Feed, NotStarted, PublishSink
 from .spark_cases import SparkWork
+from .spool_cases import SpoolWork
 from .watch_cases import WatchWork
 
 # In seconds, on top of the measuring time. The client's own limits are shorter; this one is for a
@@ -37,7 +39,18 @@ LATENCY_TIMES = 4
 Rounds = dict[str, list[Figures]]
 
 
-AnyRun = Run | Work | SparkWork | FetchWork | WatchWork | ListenWork | ArrivalWork | PublishWork
+AnyRun = (
+    SpoolWork
+    | Run
+    | Work
+    | SparkWork
+    | FetchWork
+    | WatchWork
+    | ListenWork
+    | ArrivalWork
+    | PublishWork
+    | FixtureWork
+)
 
 
 @dataclass(frozen=True)
@@ -59,8 +72,10 @@ class Failed(Exception):
 
 def missing(run: AnyRun) -> str | None:
     """Return the reason why that run is impossible here, or None."""
-    if isinstance(run, (ListenWork, ArrivalWork)):
+    if isinstance(run, (ListenWork, ArrivalWork, FixtureWork)):
         return None
+    if isinstance(run, SpoolWork):
+        return None if importlib.util.find_spec("pyarrow") else "pyarrow is not installed"
     if isinstance(run, SparkWork):
         if importlib.util.find_spec("pyspark") is None:
             return "pyspark is not installed"
@@ -100,6 +115,10 @@ def measure(run: AnyRun, effort: Effort) -> Figures:
     try:
         if isinstance(run, SparkWork):
             return _spark(run, effort)
+        if isinstance(run, SpoolWork):
+            return _spool(run)
+        if isinstance(run, FixtureWork):
+            return _fixture(run, effort)
         if isinstance(run, ListenWork):
             return _listen(run, effort)
         if isinstance(run, ArrivalWork):
@@ -111,8 +130,15 @@ def measure(run: AnyRun, effort: Effort) -> Figures:
         if isinstance(run, WatchWork):
             return _watch(run, effort)
         return _work(run, effort) if isinstance(run, Work) else _run(run, effort)
-    except (NotStarted, subprocess.TimeoutExpired) as error:
+    except (NotStarted, peers.BuildFailed, subprocess.TimeoutExpired) as error:
         raise Failed(str(error)) from error
+
+
+def _spool(work: SpoolWork) -> Figures:
+    # Imported here, because it needs pyarrow.
+    from .spool_costs import RATE, simulate
+
+    return {"requests": simulate(1, RATE, work.rows, work.acknowledge).total}
 
 
 def _work(work: Work, effort: Effort) -> Figures:
@@ -122,6 +148,7 @@ def _work(work: Work, effort: Effort) -> Figures:
             return {"ready_ms": server.seconds * 1e3, "resident_mebibytes": resident}
         options = {
             "seconds": effort.seconds,
+            "warm": work.warm * effort.part,
             "batch": work.batch,
             "messages": int(work.messages * effort.part),
             "deliver": int(work.deliver * effort.part),
@@ -133,6 +160,8 @@ def _work(work: Work, effort: Effort) -> Figures:
         command = [sys.executable, "-m", "tests.bench.broker_client", work.mode, server.endpoint]
         for name, value in options.items():
             command += [f"--{name}", str(value)]
+        if isinstance(work.server, PublishSink):
+            command.append("--bare")
         return _figures(command, effort.seconds + TIMEOUT)
 
 
@@ -144,13 +173,14 @@ def _run(run: Run, effort: Effort) -> Figures:
     server = run.server
     if isinstance(server, Feed) and messages:
         server = replace(server, total=messages)
-    command = [sys.executable, "-m", "tests.bench.client", run.peer]
+    command = peers.command(run.peer)
     options = ["--mode", run.mode, "--seconds", str(seconds), "--messages", str(messages)]
     options += ["--subscriptions", str(run.subscriptions), "--max-messages", str(run.max_messages)]
     with servers.serving(server) as endpoint, published(run, endpoint, messages):
         figures = _figures([*command, endpoint, *options], seconds + TIMEOUT)
-    if isinstance(server, Feed) and "rate" in figures:
-        figures["megabytes"] = figures["rate"] * server.size / 1e6
+    if "rate" in figures:
+        size = server.size if isinstance(server, Feed) else run.size
+        figures["megabytes"] = figures["rate"] * size / 1e6
     return figures
 
 
@@ -159,14 +189,18 @@ def _spark(work: SparkWork, effort: Effort) -> Figures:
     messages = max(int(work.messages * effort.part), 3 * work.rows if work.messages else 0)
     command = [sys.executable, "-m", "tests.bench.spark_client", work.mode]
     options = ["--sink", work.sink, "--rows", str(work.rows), "--messages", str(messages)]
+    options += ["--earlier", str(work.earlier), "--receivers", str(work.receivers)]
+    options += ["--tuned"] if work.tuned else []
     if not work.needs_broker:
         return _figures([*command, *options], TIMEOUT)
-    with servers.serving(Broker.OURS) as endpoint:
-        publisher = [sys.executable, "-m", "tests.bench.publisher", endpoint]
-        backlog = ["--messages", str(messages), "--attributes", "2"]
-        with servers.running([*publisher, *backlog], READY, TIMEOUT):
-            pass
-        return _figures([*command, endpoint, *options], TIMEOUT)
+    with servers.served(Broker.OURS) as broker:
+        options += ["--broker-pid", str(broker.pid)]
+        if not work.has_publisher:
+            publisher = [sys.executable, "-m", "tests.bench.publisher", broker.endpoint]
+            backlog = ["--messages", str(messages), "--attributes", "2"]
+            with servers.running([*publisher, *backlog], READY, TIMEOUT):
+                pass
+        return _figures([*command, broker.endpoint, *options], TIMEOUT)
 
 
 def _fetch(work: FetchWork, effort: Effort) -> Figures:
@@ -216,6 +250,11 @@ def _publish(work: PublishWork, effort: Effort) -> Figures:
         return _figures([*command, endpoint, *options], effort.seconds + TIMEOUT)
 
 
+def _fixture(work: FixtureWork, effort: Effort) -> Figures:
+    command = [sys.executable, "-m", "tests.bench.fixture_client", work.mode]
+    return _figures([*command, "--tests", str(int(work.tests * effort.part))], TIMEOUT)
+
+
 def _figures(command: Sequence[str], timeout: float) -> Figures:
     """Return the figures that a program of the benchmark prints."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
@@ -236,6 +275,7 @@ def published(run: Run, endpoint: str, messages: int) -> Iterator[None]:
         return
     command = [sys.executable, "-m", "tests.bench.publisher", endpoint]
     command += ["--subscriptions", str(run.subscriptions), "--messages", str(messages)]
+    command += ["--size", str(run.size)]
     if run.mode == "latency":
         command += ["--per-second", str(PER_SECOND)]
     with servers.running(command, READY):

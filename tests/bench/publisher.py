@@ -3,8 +3,8 @@
     python -m tests.bench.publisher localhost:PORT --messages 100000
     python -m tests.bench.publisher localhost:PORT --per-second 100
 
-The first publishes in batches, and ends. The second publishes one message at a time until it is
-ended, with the time of sending as data.
+The first publishes in batches, and ends. The second publishes single messages, or small batches,
+until it is ended, with the time of sending as data.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def publish_batches(broker: Broker, messages: int, size: int, attributes: int) -
         broker.publish(pubsub.PublishRequest(topic=TOPIC, messages=batch))
 
 
-def publish_evenly(broker: Broker, per_second: float) -> None:
+def publish_evenly(broker: Broker, per_second: float, batch: int) -> None:
     due = time.monotonic()
     while True:
         data = TIMESTAMP.pack(time.time())
         broker.publish(
-            pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=data)])
+            pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=data)] * batch)
         )
-        due += 1 / per_second
+        due += batch / per_second
         time.sleep(max(0.0, due - time.monotonic()))
 
 
@@ -73,6 +73,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100, help="bytes of data in each of those")
     parser.add_argument("--attributes", type=int, default=0, help="of each of those")
     parser.add_argument("--per-second", type=float, default=0.0, help="publish at this pace")
+    parser.add_argument("--batch", type=int, default=1, help="messages of a request at this pace")
     arguments = parser.parse_args()
     broker = Broker(arguments.endpoint)
     broker.create_topic(pubsub.Topic(name=TOPIC))
@@ -84,7 +85,7 @@ def main() -> None:
     publish_batches(broker, arguments.messages, arguments.size, arguments.attributes)
     print(READY, flush=True)
     if arguments.per_second:
-        publish_evenly(broker, arguments.per_second)
+        publish_evenly(broker, arguments.per_second, arguments.batch)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib import metadata
@@ -13,12 +12,14 @@ from pathlib import Path
 
 from rich.table import Table
 
+from tests.written_block import write_block
+
 from .figures import KINDS, Outcome, Summary, judge, outcomes, summary
 from .measure import Rounds
 from .peers import OURS
 from .rows import Case, Row
 
-BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+BLOCK = "bench"
 
 # Most figures lack these values, so the columns are filled for rates only.
 BESIDE_RATES = ("cpu_micros", "peak_mebibytes")
@@ -135,12 +136,7 @@ def machine() -> dict[str, str]:
 def write_docs(page: Path, cases: Sequence[Case], results: Results, on: dict[str, str]) -> None:
     """Put the table between the two comments of a page, which must exist."""
     told = ", ".join(f"{name} {value}" for name, value in on.items())
-    text = f"{BEGIN}\n{markdown_table(cases, results)}\n\nMeasured on: {told}.\n{END}"
-    old = page.read_text(encoding="utf-8")
-    new, found = re.subn(f"{BEGIN}.*{END}", lambda _: text, old, flags=re.DOTALL)
-    if found != 1:
-        raise SystemExit(f"{page} must have one {BEGIN} ... {END}")
-    page.write_text(new, encoding="utf-8")
+    write_block(page, BLOCK, f"{markdown_table(cases, results)}\n\nMeasured on: {told}.")
 
 
 def write_json(path: Path, cases: Sequence[Case], results: Results, on: dict[str, str]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +21,10 @@ from tempfile import TemporaryDirectory
 from tests.interop.test_java_emulator import JAR, JAVA, free_port
 
 ROOT = Path(__file__).parents[2]
+
+# The commit that some floors name, and the folder of its source.
+EARLIER_COMMIT = "9de44a9"
+EARLIER_SOURCE = ROOT / "build" / f"bench-{EARLIER_COMMIT}"
 
 # The seconds that a server may take to start or to end.
 TIMEOUT = 60.0
@@ -32,7 +40,9 @@ class Broker(Enum):
     GRPC_ONLY = "pullstream's broker, gRPC on a port of its own"
     HTTP_APART = "pullstream's broker, gRPC and HTTP on a port each"
     DISK_GRPC_ONLY = "pullstream's broker, on disk, gRPC on a port of its own"
+    LIMITED_STREAMS = "pullstream's broker, 10 MB/s on each stream"
     SMALL_PULLS = "pullstream's broker, 100 messages in the answer to a Pull"
+    EARLIER = "pullstream's broker at an earlier commit, gRPC on a port of its own"
     JAVA = "Google's emulator"
 
 
@@ -74,7 +84,26 @@ def missing(server: Server) -> str | None:
     """Return the reason why that server cannot be started here, or None."""
     if server is Broker.JAVA and (JAR is None or JAVA is None):
         return "Google's emulator is not installed"
+    if server is Broker.EARLIER and not _has_earlier_commit():
+        return f"this clone does not have the commit {EARLIER_COMMIT}"
     return None
+
+
+def _has_earlier_commit() -> bool:
+    if shutil.which("git") is None:
+        return False
+    asked = ["git", "cat-file", "-e", f"{EARLIER_COMMIT}^{{commit}}"]
+    return subprocess.run(asked, cwd=ROOT, capture_output=True).returncode == 0
+
+
+def _earlier_source() -> Path:
+    """Return the folder of the earlier commit's source, which is created once."""
+    if not EARLIER_SOURCE.is_dir():
+        archive = ["git", "archive", "--format=tar", EARLIER_COMMIT, "emulator", "protocol"]
+        packed = subprocess.run(archive, cwd=ROOT, capture_output=True, check=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(packed)) as found:
+            found.extractall(EARLIER_SOURCE, filter="data")
+    return EARLIER_SOURCE
 
 
 def command(server: Server) -> list[str]:
@@ -83,11 +112,17 @@ def command(server: Server) -> list[str]:
     if isinstance(server, PublishSink):
         line = [sys.executable, "-m", "tests.bench.publish_sink"]
         return [*line, "--latency", str(server.latency)]
+    if server is Broker.EARLIER:
+        source = _earlier_source()
+        path = os.pathsep.join(str(source / name) for name in ("emulator", "protocol"))
+        program = [sys.executable, "-m", "pullstream_emulator", "--port", "0", "--no-rest"]
+        return ["env", f"PYTHONPATH={path}", *program]
     if server is not Broker.JAVA:
         options = {
             Broker.GRPC_ONLY: ["--no-rest"],
             Broker.DISK_GRPC_ONLY: ["--no-rest"],
             Broker.HTTP_APART: ["--rest-port", "0"],
+            Broker.LIMITED_STREAMS: ["--fault", "limit-streams:10e6"],
             Broker.SMALL_PULLS: ["--max-pull-messages", "100"],
         }.get(server, [])
         return [sys.executable, "-m", "pullstream_emulator", "--port", "0", *options]

@@ -18,16 +18,27 @@ class SparkWork:
     Attributes:
         rows: The rows of a batch.
         messages: The messages of all batches, the first of which is not counted.
+        earlier: The commits that the table has before.
+        receivers: The receivers outside of Spark.
+        tuned: Whether the settings of the cluster are made by hand.
     """
 
     mode: str
     sink: str = "noop"
     rows: int = 10_000
     messages: int = 0
+    earlier: int = 0
+    receivers: int = 1
+    tuned: bool = False
 
     @property
     def needs_broker(self) -> bool:
-        return self.mode not in ("files", "convert", "upsert")
+        return self.mode not in ("files", "convert", "upsert", "commits")
+
+    @property
+    def has_publisher(self) -> bool:
+        """Whether messages are published during the work, and not before."""
+        return self.mode in ("freshness", "restart")
 
 
 GROUP = "Spark"
@@ -52,14 +63,21 @@ PARQUET = "the same job to Parquet"
 
 
 def ingested(format: str) -> Case:
-    """Return a case: a job to a table of this format, and the same job to Parquet."""
-    job = SparkWork("job", format, 50_000, 1_000_000)
+    """Return a case: batches 500 to 520 of a table of this format, and of a Parquet folder."""
+    job = SparkWork("job", format, 50_000, 1_000_000, earlier=500)
     return Case(
-        f"ingest, 50,000 rows a batch to {format}",
+        f"ingest, 50,000 rows a batch to {format} after 500 others",
         GROUP,
         {OURS: job, PARQUET: replace(job, sink="parquet")},
         (Row("rows", against=PARQUET, at_least=0.75), Row("miscounted", at_most=0)),
     )
+
+
+def committed(format: str) -> Case:
+    """Return a case: commits 1,900 to 2,000 of a table, and commits 20 to 120."""
+    rows = (Row("commit_ms"), Row("commit_growth", at_most=1.5), Row("commit_cpu_growth"))
+    work = {OURS: SparkWork("commits", format)}
+    return Case(f"2,000 commits to {format}", GROUP, work, rows, once=True)
 
 
 SMALL = "into 1,000,000 rows"
@@ -78,14 +96,60 @@ def upserts(format: str) -> Case:
     )
 
 
+def fresh(format: str) -> Case:
+    """Return a case: the age of rows at 5,000 messages a second for half a minute."""
+    return Case(
+        f"freshness at 5,000 messages/s, ingest to {format}",
+        GROUP,
+        {OURS: SparkWork("freshness", format, messages=150_000)},
+        (Row("p50_ms"), Row("p99_ms"), Row("batch_ms"), Row("late", at_most=1)),
+    )
+
+
+RESTARTED = Case(
+    "a query after kill -9",
+    GROUP,
+    {OURS: SparkWork("restart", "source"), FILES: SparkWork("restart", "files")},
+    (Row("restart_s"), Row("restart_beyond_lease_s", against=FILES, at_least=1 / 1.5)),
+)
+
+ONE = "one receiver"
+TWO_RECEIVERS = Case(
+    "two receivers, 10,000 rows a segment",
+    GROUP,
+    {
+        OURS: SparkWork("receivers", rows=10_000, messages=1_000_000, receivers=2),
+        ONE: SparkWork("receivers", rows=10_000, messages=1_000_000),
+    },
+    # A row takes at most 1.2 times the CPU.
+    (Row("receiver_micros", against=ONE, at_least=1 / 1.2),),
+)
+
+TUNED = "tuned by hand"
+CLUSTER = Case(
+    "ingest on a standalone cluster, 50,000 rows a batch",
+    GROUP,
+    {
+        OURS: SparkWork("cluster", rows=50_000, messages=1_500_000),
+        TUNED: SparkWork("cluster", rows=50_000, messages=1_500_000, tuned=True),
+    },
+    (Row("rows", against=TUNED, at_least=0.85),),
+)
+
 BATCH = Row("batch_ms", against=FILES)
 WORKER = Row("worker_micros")
+CPU = (WORKER, Row("broker_micros"), Row("executor_micros", against=FILES))
 
 SPARK_CASES = (
     streamed(1_000, "noop", Row("rows", against=FILES), BATCH),
     streamed(10_000, "noop", Row("rows", against=FILES), BATCH, WORKER),
     streamed(
-        50_000, "noop", Row("rows", at_least=80_000), Row("rows", against=FILES), BATCH, WORKER
+        50_000,
+        "noop",
+        Row("rows", at_least=80_000),
+        Row("rows", against=FILES, at_least=0.45),
+        BATCH,
+        *CPU,
     ),
     streamed(1_000, "parquet", Row("rows", against=FILES), BATCH),
     streamed(
@@ -96,7 +160,14 @@ SPARK_CASES = (
         BATCH,
         loop=True,
     ),
-    streamed(50_000, "parquet", Row("rows", at_least=50_000), Row("rows", against=FILES), BATCH),
+    streamed(
+        50_000,
+        "parquet",
+        Row("rows", at_least=50_000),
+        Row("rows", against=FILES, at_least=0.57),
+        BATCH,
+        *CPU,
+    ),
     Case(
         "messages into Arrow",
         GROUP,
@@ -112,6 +183,13 @@ SPARK_CASES = (
     ),
     ingested("delta"),
     ingested("iceberg"),
+    committed("delta"),
+    committed("iceberg"),
     upserts("delta"),
     upserts("iceberg"),
+    fresh("parquet"),
+    fresh("delta"),
+    RESTARTED,
+    TWO_RECEIVERS,
+    CLUSTER,
 )

@@ -6,8 +6,13 @@ stream: the source, into a sink; messages that were published before are read to
 files: a stream of one file for each batch, with the same rows.
 loop: pulls of the official client, createDataFrame, write: the work without a source.
 convert: messages into Arrow, without Spark.
-job: the whole of `run_ingest`; counts the stored rows.
+job: the whole of `run_ingest`, after --earlier commits of others; counts the stored rows.
 upsert: batches of --rows changes into a table of --messages rows.
+commits: small batches into a table, without Spark.
+freshness: the age of rows when `run_ingest` has committed them.
+restart: the time until a killed query reads again.
+receivers: the CPU of receivers outside of Spark, without Spark.
+cluster: `pullstream ingest --master` on a cluster of one worker.
 
 Prints its figures as JSON. The first batch, in which everything is started, is not counted.
 """
@@ -20,22 +25,29 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.subscriber.spark.processes import source_workers
+from tests.subscriber.spark.processes import cpu_seconds, descendants, source_workers
 
 from .client import SUBSCRIPTION, Figures
+from .commits import commits
+from .spark_cluster import cluster
+from .spark_delays import freshness, restart
+from .spark_receivers import receivers
 from .upserts import upsert
 
 NAME = SUBSCRIPTION.format(0)
 SIZE = 100
 ATTRIBUTES = {"kind": "order", "region": "eu-west"}
 QUICK = {"drainWaitMs": "500"}
+# The source, and the message ids, of commits that a table has before a job.
+EARLIER = "earlier"
 # The seconds between two looks at the progress, and the looks between two searches for the source
 # worker.
 LOOK_EVERY = 0.2
@@ -59,9 +71,9 @@ def received(count: int) -> list[pubsub.ReceivedMessage]:
 
 
 def convert(arguments: argparse.Namespace) -> Figures:
+    from pullstream.columns.record_batch import to_batch
     from pullstream.message import ResponseBatch, encoded_of
-    from pullstream.spark.rows.columns import Columns
-    from pullstream.spark.rows.rows import to_batch
+    from pullstream.message_fields import Columns
     from tests.subscriber.streaming.fakes import RecordingSettlementSink
 
     # Decoded again each time, as a response is, because messages that were read before are faster.
@@ -77,25 +89,61 @@ def convert(arguments: argparse.Namespace) -> Figures:
     return {"rows": statistics.median(rates)}
 
 
-class WorkerCpu:
-    """The last known CPU time of the source worker, which ends with its query."""
+class QueryCpu:
+    """The last known CPU time of the processes of a query, some of which end with it.
 
-    def __init__(self) -> None:
+    Args:
+        broker: The broker's process, if there is one.
+    """
+
+    def __init__(self, broker: int | None = None) -> None:
+        self._broker = set() if broker is None else {broker}
+        self._sources: set[int] = set()
         self._seconds: dict[int, float] = {}
         self._looks = 0
+        # When the first batch was over: its rows, and the CPU time of broker and executors.
+        self._first: tuple[int, float, float] | None = None
 
-    def look(self) -> None:
+    def look(self, rows: int = 0) -> None:
+        """Look at the processes, after some rows of the query."""
         # A search among all processes takes milliseconds away from the measured ones.
         if self._looks % SEARCH_EVERY == 0:
-            self._seconds = {**dict.fromkeys(source_workers(), 0.0), **self._seconds}
+            self._sources |= source_workers()
+            found = {*descendants(os.getpid()), *self._sources, *self._broker}
+            self._seconds = {**dict.fromkeys(found, 0.0), **self._seconds}
         self._looks += 1
         for pid in self._seconds:
-            self._seconds[pid] = max(_cpu_seconds(pid), self._seconds[pid])
+            self._seconds[pid] = max(cpu_seconds(pid), self._seconds[pid])
+        if rows and self._first is None:
+            self._first = (rows, self._sum(self._broker), self._sum(self._executors))
+
+    @property
+    def has_first_batch(self) -> bool:
+        return self._first is not None
 
     def per_row(self, rows: int) -> Figures:
-        if not self._seconds:
-            return {}
-        return {"worker_micros": sum(self._seconds.values()) / rows * 1e6}
+        """Return the CPU of the source for a row, and of the others for rows after the first batch.
+
+        In the first batch, Java starts.
+        """
+        figures = {}
+        if self._sources:
+            figures["worker_micros"] = self._sum(self._sources) / rows * 1e6
+        if self._first is not None and self._first[0] < rows:
+            counted, broker, executors = self._first
+            since = rows - counted
+            figures["executor_micros"] = (self._sum(self._executors) - executors) / since * 1e6
+            if self._broker:
+                figures["broker_micros"] = (self._sum(self._broker) - broker) / since * 1e6
+        return figures
+
+    @property
+    def _executors(self) -> set[int]:
+        """Java, which is also the driver in local mode, and its Python workers."""
+        return set(self._seconds) - self._sources - self._broker
+
+    def _sum(self, pids: Iterable[int]) -> float:
+        return sum(self._seconds[pid] for pid in pids)
 
 
 def by_batch(query: Any) -> Figures:
@@ -106,14 +154,6 @@ def by_batch(query: Any) -> Figures:
     millis = [one.durationMs["triggerExecution"] for one in later]
     rows = sum(one.numInputRows for one in later)
     return {"rows": rows / sum(millis) * 1e3, "batch_ms": statistics.median(millis)}
-
-
-def _cpu_seconds(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -136,10 +176,13 @@ def run(reader: Any, arguments: argparse.Namespace, folder: Path) -> Figures:
     else:
         writer = writer.format("parquet").option("path", str(folder / "table"))
     query = writer.trigger(availableNow=True).start()
-    worker = WorkerCpu()
+    cpu = QueryCpu(arguments.broker_pid)
     while not query.awaitTermination(LOOK_EVERY):
-        worker.look()
-    return {**by_batch(query), **worker.per_row(arguments.messages)}
+        # To read the progress takes longer with each batch.
+        cpu.look(
+            0 if cpu.has_first_batch else sum(one.numInputRows for one in query.recentProgress)
+        )
+    return {**by_batch(query), **cpu.per_row(arguments.messages)}
 
 
 def stream(arguments: argparse.Namespace) -> Figures:
@@ -160,8 +203,8 @@ def files(arguments: argparse.Namespace) -> Figures:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from pullstream.spark.rows.columns import Columns
-    from pullstream.spark.rows.rows import to_batch
+    from pullstream.columns.record_batch import to_batch
+    from pullstream.message_fields import Columns
 
     with session() as spark, TemporaryDirectory() as name:
         folder = Path(name)
@@ -219,7 +262,7 @@ def job(arguments: argparse.Namespace) -> Figures:
     from pullstream.spark import IngestJob, run_ingest
 
     with session() as spark, TemporaryDirectory() as name:
-        worker = WorkerCpu()
+        cpu = QueryCpu()
         options = {"endpoint": arguments.endpoint, **QUICK}
         options["maxMessagesPerTrigger"] = str(arguments.rows)
         table = str(Path(name) / "table")
@@ -230,24 +273,52 @@ def job(arguments: argparse.Namespace) -> Figures:
             available_now=True,
             options=options,
         )
+        age(spark, work, arguments.earlier)
         seen: list[Any] = []
 
         def watch(report: Any) -> None:
-            worker.look()
+            cpu.look()
             seen.append(report)
 
         report = run_ingest(work, spark=spark, watch=watch)
         first = next(one for one in seen if one.totals.rows)
         rows = report.totals.rows - first.totals.rows
-        ids = ids_in(table, arguments.sink)
+        ids = [one for one in ids_in(table, arguments.sink) if one != EARLIER]
         seconds = report.seconds - first.seconds
         return {
             "rows": rows / seconds,
             "batch_ms": seconds / (report.totals.batches - first.totals.batches) * 1e3,
             "miscounted": abs(len(ids) - arguments.messages)
             + abs(len(set(ids)) - arguments.messages),
-            **worker.per_row(report.totals.rows),
+            **cpu.per_row(report.totals.rows),
         }
+
+
+def age(spark: Any, work: Any, commits: int) -> None:
+    """Commit batches of one row, of another source, to the table of a job."""
+    import pyarrow as pa
+
+    from pullstream.spark.datasource.registration import register
+    from pullstream.spark.ingest.columns import arrow_schema, table_schema
+    from pullstream.spark.tables.batch import BatchName
+    from pullstream.spark.tables.delta import DeltaLakeTable
+    from pullstream.spark.tables.file_table import FileTable
+    from pullstream.spark.tables.iceberg import IcebergTable
+
+    if not commits:
+        return
+    register(spark)
+    decoding = work.decoding()
+    schema = arrow_schema(table_schema(spark, work, decoding), decoding.required)
+    kinds: dict[str, Any] = {"delta": DeltaLakeTable, "iceberg": IcebergTable, "parquet": FileTable}
+    table = kinds[work.format](work.to)
+    table.open(schema)
+    row = {"message_id": EARLIER, "publish_time": datetime.now(timezone.utc)}
+    rows = pa.Table.from_pylist([row], schema=schema)
+    for number in range(commits):
+        batch = BatchName(EARLIER, number)
+        written = table.files_to_write(str(batch)).write(rows.to_batches(), "0-0")
+        table.commit(written, batch)
 
 
 def ids_in(table: str, format: str) -> list[str]:
@@ -280,10 +351,15 @@ MODES: dict[str, Callable[[argparse.Namespace], Figures]] = {
     "convert": convert,
     "job": job,
     "upsert": upsert,
+    "commits": commits,
+    "freshness": freshness,
+    "restart": restart,
+    "receivers": receivers,
+    "cluster": cluster,
 }
 
 
-SINKS = ("noop", "parquet", "delta", "iceberg")
+SINKS = ("noop", "parquet", "delta", "iceberg", "files", "source")
 
 
 def main() -> None:
@@ -293,6 +369,10 @@ def main() -> None:
     parser.add_argument("--sink", choices=SINKS, default="noop")
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--messages", type=int, default=0)
+    parser.add_argument("--earlier", type=int, default=0)
+    parser.add_argument("--receivers", type=int, default=1)
+    parser.add_argument("--tuned", action="store_true")
+    parser.add_argument("--broker-pid", type=int, help="the process of the broker")
     arguments = parser.parse_args()
     print(json.dumps(MODES[arguments.mode](arguments)), flush=True)
 

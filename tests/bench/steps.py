@@ -17,12 +17,16 @@ from rich.console import Console
 from rich.table import Table
 
 from pullstream import FlowControl, Message, Scheduler
+from pullstream.lazy_messages import RawResponse
 from pullstream.rpc.calls import PendingCall
 from pullstream.streaming.ack_requests import AckRequest
+from pullstream.streaming.dispatcher import _take_all
 from pullstream.streaming.manager import StreamingPullManager
-from pullstream.streaming.settings import StreamingSettings
-from pullstream.streaming.stream import ReceivedResponse
+from pullstream.streaming.settings import Batching, StreamingSettings
+from pullstream.streaming.stream import ReceivedResponse, Response
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+from .peers import Counter
 
 STEPS = ("parse the response", "lease, count, queue", "run the callback", "settle, send the ack")
 MESSAGES = 20_000
@@ -49,6 +53,9 @@ class NoServer:
 
     def streaming_pull(self, first: object) -> Any:
         raise NotImplementedError("nothing is received here")
+
+    def new_stream(self) -> NoServer:
+        return self
 
     def close(self) -> None:
         """Do nothing, as there is no connection."""
@@ -97,15 +104,21 @@ def response(number: int, size: int, keys: int) -> bytes:
     return made.SerializeToString()
 
 
-def measure(size: int, keys: int) -> list[float]:
+def measure(size: int, keys: int, *, columns: bool = False) -> list[float]:
     """Return the microseconds per message for each of STEPS, with this many in a response."""
+    parse: Callable[[bytes], Response] = pubsub.StreamingPullResponse.FromString
+    callback: Callable[[Any], None] = Message.ack
+    if columns:
+        parse, callback = RawResponse, Counter().many
     limits = FlowControl(max_messages=10**9, max_bytes=10**12)
     scheduler = Later()
     manager = StreamingPullManager(
         NoServer(),
         "projects/bench/subscriptions/steps",
-        lambda message: message.ack(),
-        StreamingSettings(limits=limits),
+        callback,
+        StreamingSettings(
+            limits=limits, batching=Batching(100, 3600.0, columns=True) if columns else None
+        ),
         scheduler=scheduler,
     )
     # Not started: the work of its threads is done here, where it can be timed.
@@ -120,16 +133,17 @@ def measure(size: int, keys: int) -> list[float]:
         for first in range(0, len(encoded), max(TOGETHER // size, 1)):
             for data in encoded[first : first + max(TOGETHER // size, 1)]:
                 begin = now()
-                arrival = ReceivedResponse(pubsub.StreamingPullResponse.FromString(data), len(data))
+                arrival = ReceivedResponse(parse(data), len(data))
                 parsed = now()
-                manager._on_response(arrival)
+                manager.response_received(arrival)
                 queued = now()
                 spent[0] += parsed - begin
                 spent[1] += queued - parsed
             queued = now()
             scheduler.run()
             handled = now()
-            dispatcher._handle([], dispatcher._take_acks())
+            dispatcher._handle([], _take_all(dispatcher._acks))
+            dispatcher._handle_portions(_take_all(dispatcher._acked_portions))
             dispatcher._send_requests()
             dispatcher._take_answers()
             spent[2] += handled - queued
@@ -145,6 +159,9 @@ def main() -> None:
         micros = measure(size, keys)
         name = f"{size}, {keys:,} ordering keys" if keys else str(size)
         view.add_row(name, *(f"{one:.2f}" for one in micros), f"{sum(micros):.2f}")
+    for size in (100, 10):
+        micros = measure(size, 0, columns=True)
+        view.add_row(f"{size}, columns", *(f"{one:.2f}" for one in micros), f"{sum(micros):.2f}")
     Console().print(view)
 
 

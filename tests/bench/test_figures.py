@@ -17,12 +17,16 @@ from tests.bench.client import growth
 from tests.bench.fetch_cases import FetchWork
 from tests.bench.fetch_client import PEERS as FETCH_PEERS
 from tests.bench.figures import KINDS, Summary, judge
+from tests.bench.fixture_cases import FixtureWork
+from tests.bench.fixture_client import MODES as FIXTURE_MODES
 from tests.bench.listen_cases import ListenWork
 from tests.bench.parked import MODES as PARKED_MODES
-from tests.bench.peers import OFFICIAL, OURS, PEERS, Counter
+from tests.bench.peers import GO, OFFICIAL, OURS, PEERS, RUST, Counter
 from tests.bench.rows import Row
 from tests.bench.spark_cases import SparkWork
 from tests.bench.spark_client import MODES as SPARK_MODES
+from tests.bench.spool_cases import SpoolWork
+from tests.bench.spool_costs import SEGMENTS
 from tests.bench.watch_cases import WatchWork
 from tests.bench.watch_client import MODES as WATCH_MODES
 
@@ -117,12 +121,16 @@ def test_each_row_of_a_benchmark_case_names_an_existing_run_and_a_known_figure()
                     assert run.mode in {"latency", *PARKED_MODES}
                 case SparkWork():
                     assert run.mode in SPARK_MODES
+                case SpoolWork():
+                    assert run.rows in SEGMENTS
+                case FixtureWork():
+                    assert run.mode in FIXTURE_MODES
                 case FetchWork():
                     assert run.peer in FETCH_PEERS
                 case WatchWork():
                     assert run.mode in WATCH_MODES
                 case _:
-                    assert run.peer in PEERS
+                    assert run.peer in {*PEERS, GO, RUST}
     assert len({case.name for case in CASES}) == len(CASES)
 
 

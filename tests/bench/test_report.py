@@ -11,8 +11,10 @@ import pytest
 from tests.bench import run
 from tests.bench.cases import CASES
 from tests.bench.picture import Bar, Scale, bars, draw
-from tests.bench.report import BEGIN, END, Results, markdown_table, write_docs, write_json
+from tests.bench.report import BLOCK, Results, markdown_table, write_docs, write_json
+from tests.written_block import comments
 
+BEGIN, END = comments(BLOCK)
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -20,7 +20,7 @@ from pullstream import SubscriberClient
 from pullstream.feeds import CaughtUp, Frame, Records
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-from .client import Figures
+from .client import Figures, wait_for_progress
 from .peers import TIMESTAMP
 from .publisher import TOPIC
 
@@ -90,7 +90,7 @@ def latency(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
     client.watch({TOPIC: "tail"}, handle)
     time.sleep(WARM_UP)
     times.clear()
-    time.sleep(arguments.seconds)
+    wait_for_progress(arguments.seconds, lambda: len(times) >= 2)
     return _percentiles(list(times))
 
 
@@ -115,7 +115,7 @@ def fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
         arrived.get(timeout=TIMEOUT)
     times: list[float] = []
     warm = time.monotonic() + WARM_UP
-    while (now := time.monotonic()) < warm + arguments.seconds:
+    while (now := time.monotonic()) < warm + arguments.seconds or len(times) < 2:
         began = time.perf_counter()
         client.feeds.append(TOPIC, [RECORD])
         count = 0

@@ -198,7 +198,7 @@ def test_a_listener_does_not_give_up_a_channel_publisher_that_publishes_nothing_
     """The publisher answers each poll in time, even with a very short timeout."""
     listener, heard = client.listen(poll_timeout=0.3, give_up_after=0.1), Heard()
     heard.subscribe(listener, ORDERS, "a")
-    eventually(lambda: len(recorder.polls) == 4)
+    eventually(lambda: len(recorder.polls) >= 4)
     broker.publish(ORDERS, "x", ordering_key="a")
     heard.wait_for("x")
     assert heard.failures == []

@@ -93,7 +93,7 @@ def test_a_follower_can_be_closed_while_its_topic_is_created() -> None:
     with ScriptedServer(wait) as server, SubscriberClient(endpoint=server.endpoint) as client:
         follower = client.follow(TOPIC, print, create=True)
         assert asked.wait(TIMEOUT)
-        assert follower.close(timeout=1.0)
+        assert follower.close(TIMEOUT / 2)
         answer.set()
 
 

@@ -102,9 +102,9 @@ def test_a_pull_that_waits_for_messages_ends_before_its_deadline_c3_4(world: Pul
     """The pull ends after its time less the margin. Then no call waits on the broker."""
     began = SYSTEM_CLOCK.monotonic()
     with pytest.raises(PullTimeout):
-        world.client.fetch(SUBSCRIPTION, timeout=0.4)
-    assert SYSTEM_CLOCK.monotonic() - began > 0.3
-    assert world.waiting == 0
+        world.client.fetch(SUBSCRIPTION, timeout=1)
+    assert SYSTEM_CLOCK.monotonic() - began > 0.8
+    world.wait_until_waiting(0)
 
 
 def test_a_pull_that_waits_for_messages_ends_when_its_caller_disconnects_c3_4(
@@ -259,7 +259,7 @@ def test_the_second_request_of_a_fetch_waits_only_for_the_time_left_by_the_first
         world.emulator.faults.delay("Pull", 0.3, times=1),
         pytest.raises(PullTimeout),
     ):
-        client.fetch(SUBSCRIPTION, timeout=0.8)
+        client.fetch(SUBSCRIPTION, timeout=2)
     (_, first), (_, second) = recorder.sent
     assert second < first - 0.29
 
@@ -296,15 +296,15 @@ def test_a_fetch_with_min_messages_waits_for_that_many_messages(
 def test_a_fetch_returns_fewer_messages_than_min_messages_at_its_timeout(world: PullWorld) -> None:
     """The result reports that there are fewer."""
     world.publish("a")
-    fetched = world.client.fetch(SUBSCRIPTION, 4, timeout=0.2, min_messages=3)
+    fetched = world.client.fetch(SUBSCRIPTION, 4, timeout=1, min_messages=3)
     assert (texts(fetched), fetched.reason) == (["a"], "timed_out")
 
 
 def test_a_fetch_after_a_timed_out_fetch_receives_the_next_message(world: PullWorld) -> None:
     """No request of the first fetch is left to take the message (nats.py #933)."""
     with pytest.raises(PullTimeout):
-        world.client.fetch(SUBSCRIPTION, 5, timeout=0.2)
+        world.client.fetch(SUBSCRIPTION, 5, timeout=1)
     publisher = threading.Timer(0.05, world.publish, ["a"])
     publisher.start()
-    assert texts(world.client.fetch(SUBSCRIPTION, 5, timeout=1)) == ["a"]
+    assert texts(world.client.fetch(SUBSCRIPTION, 5, timeout=TIMEOUT)) == ["a"]
     publisher.join()

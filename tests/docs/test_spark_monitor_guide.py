@@ -15,11 +15,12 @@ if tuple(sys.version_info) < (3, 11):
 from pullstream.cli.ingest import EXIT_CODES
 from pullstream.cli.ingest_metrics import metrics_of
 from pullstream.cli.ingest_view import Moment, Rates, progress_record
-from pullstream.spark.ingest.report import IngestReport, Phase, Totals
-from pullstream.spark.session.session import REPORTED
+from pullstream.spark.ingest.report import IngestReport, Phase, Receivers, Totals
+from pullstream.spark.session.source_session import REPORTED
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark-monitor.md").read_text("utf-8")
-MOMENT = Moment(IngestReport(Totals(1, 1, 1, 1)), Rates(0.0, 0.0), 1, 0.0)
+REPORT = IngestReport(Totals(1, 1, 1, 1), receivers=Receivers(1, 1, 0))
+MOMENT = Moment(REPORT, Rates(0.0, 0.0), 1, 0.0)
 
 
 def section(title: str) -> str:

@@ -294,4 +294,4 @@ def test_a_cancelled_subscription_to_googles_java_emulator_ends_in_seconds(
     setup.publish("a")
     collected.wait_for(1)
     future.cancel()
-    assert future.result(timeout=5) is True
+    assert future.result(TIMEOUT) is True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from tempfile import TemporaryDirectory
@@ -16,6 +16,7 @@ from pullstream import (
     AckFuture,
     AcknowledgeError,
     AcknowledgeStatus,
+    AsyncFetchedColumns,
     AsyncFetchedMessages,
     AsyncPublisherClient,
     AsyncSubscriberClient,
@@ -29,6 +30,7 @@ from pullstream import (
     CoroutineScheduler,
     Dedupe,
     Dropped,
+    FetchedColumns,
     FetchedMessages,
     FlowControl,
     FlowControlLimitError,
@@ -40,6 +42,7 @@ from pullstream import (
     LimitExceededBehavior,
     Message,
     MessageBatch,
+    MessageColumns,
     MessageStream,
     MessageTooLargeError,
     PublisherClient,
@@ -62,6 +65,7 @@ from pullstream import (
     StateChange,
     Statistics,
     StreamingPullFuture,
+    StreamStatistics,
     SubscriberClient,
     SubscriberClosed,
     SubscriptionState,
@@ -174,6 +178,39 @@ def handle_many(messages: MessageBatch) -> None:
     messages.nack(delay=10)
 
 
+def handle_columns(columns: MessageColumns) -> None:
+    """Settle columns together, some by a mask."""
+    assert_type(columns.data, list[bytes])
+    assert_type(columns.attributes, list[Mapping[str, str]])
+    assert_type(columns.delivery_attempts, "list[int | None]")
+    columns.nack([not data for data in columns.data], delay=10)
+    columns.ack()
+    for message in columns:
+        assert_type(message, Message)
+
+
+async def handle_columns_later(columns: MessageColumns) -> None:
+    """Acknowledge in an asynchronous callback."""
+    columns.ack()
+
+
+def fetch_columns(client: SubscriberClient, subscription: str) -> None:
+    """Fetch messages as columns."""
+    with client.fetch(subscription, 100, columns=True) as columns:
+        assert_type(columns, FetchedColumns)
+        columns.nack([False] * len(columns))
+        columns.ack()
+    assert_type(client.fetch(subscription, 100), FetchedMessages)
+
+
+async def receive_columns(client: AsyncSubscriberClient, subscription: str) -> None:
+    """Receive columns on an event loop."""
+    client.subscribe_batch(subscription, handle_columns_later, columns=True).cancel()
+    columns = await client.fetch(subscription, 100, columns=True)
+    assert_type(columns, AsyncFetchedColumns)
+    await columns.ack()
+
+
 async def handle_later(message: Message) -> None:
     """Nack in an asynchronous callback."""
     message.nack(delay=0.5)
@@ -184,10 +221,12 @@ def receive_in_other_ways(client: SubscriberClient, subscription: str) -> None:
     future = client.subscribe_batch(
         subscription, handle_many, max_messages=10, max_latency=0.1, hooks=Watch()
     )
+    client.subscribe_batch(subscription, handle_columns, columns=True).cancel()
     statistics: Statistics = future.statistics()
     assert_type(statistics.latency, Latency)
     assert_type(statistics.latency.p99, float)
     assert_type(statistics.acked, int)
+    assert_type(statistics.streams, tuple[StreamStatistics, ...])
     assert_type(future.state, SubscriptionState)
     assert_type(future.close(timeout=TIMEOUT, mode="nack"), bool)
     client.subscribe(

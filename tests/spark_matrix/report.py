@@ -1,0 +1,54 @@
+"""The table of tested versions: in the terminal and in the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from tests.written_block import write_block
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark-deploy.md"
+BLOCK = "spark-matrix"
+HEADINGS = ("format", "tested", "by", "read by", "result")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the table.
+
+    Attributes:
+        format: The table's format, or empty.
+        what: The subject of the test.
+        by: The versions that run it.
+        read_by: The reader of the result with its version, or empty.
+        result: The finding, or the fault.
+        is_right: Whether nothing is wrong.
+    """
+
+    format: str
+    what: str
+    by: str
+    read_by: str
+    result: str
+    is_right: bool
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        return self.format, self.what, self.by, self.read_by, self.result
+
+
+def terminal_table(checks: Sequence[Check]) -> Table:
+    view = Table(*HEADINGS)
+    for check in checks:
+        view.add_row(*check.cells, style=None if check.is_right else "red")
+    return view
+
+
+def write_docs(page: Path, checks: Sequence[Check], told: str) -> None:
+    """Write the table into a page."""
+    rows = [HEADINGS, ("---",) * len(HEADINGS), *(check.cells for check in checks)]
+    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
+    write_block(page, BLOCK, "\n".join([*lines, "", f"{told}."]))

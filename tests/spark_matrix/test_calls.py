@@ -1,0 +1,34 @@
+"""Spark calls a streaming source in the recorded order; `make spark-matrix` asks other versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from pullstream.spark.local.java import ensure_java
+
+from . import calls
+from .recorded_calls import CALLS, recorded
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(120)]
+
+
+def test_spark_calls_a_streaming_source_in_the_recorded_order(tmp_path: Path) -> None:
+    assert pyspark.__version__ in CALLS, "record the calls of this version by calls.py"
+    variables = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    ensure_java(variables)
+    done = subprocess.run(
+        [sys.executable, calls.__file__, str(tmp_path)],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == recorded(pyspark.__version__)
