@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 # A waiting call is answered this long before its caller's deadline, in seconds, so that an empty
-# answer arrives before the deadline. Measured on loaded machines: 100 ms is safe, 20 ms is not. For
-# waits below a second, the margin is a tenth of the wait.
+# answer arrives before the deadline. Measured on loaded machines: 100 ms is safe, 20 ms is not.
 ANSWER_MARGIN = 0.1
+
+# The part of a wait that the margin may take. It matters for waits of about a second, or less.
+LARGEST_PART = 0.1
 
 # gRPC rounds the deadline up on the wire, by up to this fraction of it.
 DEADLINE_ROUNDING = 0.01
@@ -30,5 +32,5 @@ def longest_wait(call: LongPollCall, maximum: float) -> float:
     remaining = call.time_remaining()
     if remaining is None:
         return maximum
-    margin = min(ANSWER_MARGIN + remaining * DEADLINE_ROUNDING, remaining / 10)
+    margin = min(ANSWER_MARGIN + remaining * DEADLINE_ROUNDING, remaining * LARGEST_PART)
     return min(remaining - margin, maximum)

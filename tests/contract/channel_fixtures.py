@@ -8,9 +8,21 @@ import pytest
 
 from pullstream import ChannelSubscriber, SubscriberClient
 from pullstream_emulator import Emulator
+from pullstream_protocol import long_poll
 from pullstream_protocol.clock import ManualClock
 
 from .channel_peers import BareSubscriber, Recorder, create_topics
+
+
+@pytest.fixture
+def early_answers(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Let servers answer idle polls ten seconds before their deadline, and return this time.
+
+    Their own margin may be too short on a machine that runs many tests at once.
+    """
+    monkeypatch.setattr(long_poll, "ANSWER_MARGIN", 10.0)
+    monkeypatch.setattr(long_poll, "LARGEST_PART", 1.0)
+    return 10.0
 
 
 @pytest.fixture

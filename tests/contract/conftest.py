@@ -13,6 +13,7 @@ from pullstream_protocol.clock import ManualClock
 from tests.contract.channel_fixtures import bare as bare
 from tests.contract.channel_fixtures import broker as broker
 from tests.contract.channel_fixtures import client as client
+from tests.contract.channel_fixtures import early_answers as early_answers
 from tests.contract.channel_fixtures import listener as listener
 from tests.contract.channel_fixtures import recorder as recorder
 from tests.contract.face import Face

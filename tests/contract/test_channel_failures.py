@@ -193,10 +193,11 @@ def test_a_channel_listener_retries_polls_and_commands_that_fail_transiently_c0_
 
 
 def test_a_listener_does_not_give_up_a_channel_publisher_that_publishes_nothing_c0_30(
-    broker: Emulator, client: SubscriberClient, recorder: Recorder
+    broker: Emulator, client: SubscriberClient, recorder: Recorder, early_answers: float
 ) -> None:
-    """The publisher answers each poll in time, even with a very short timeout."""
-    listener, heard = client.listen(poll_timeout=0.3, give_up_after=0.1), Heard()
+    """The publisher answers each poll in time, even if it gives up after a very short time."""
+    listener = client.listen(poll_timeout=early_answers + 0.3, give_up_after=0.1)
+    heard = Heard()
     heard.subscribe(listener, ORDERS, "a")
     eventually(lambda: len(recorder.polls) >= 4)
     broker.publish(ORDERS, "x", ordering_key="a")

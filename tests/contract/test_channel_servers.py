@@ -14,12 +14,13 @@ from .channel_servers import Serve, on_both_servers
 
 @on_both_servers
 def test_a_channel_server_gives_an_idle_poll_an_empty_answer_before_its_deadline_c0_12(
-    serve: Serve,
+    serve: Serve, early_answers: float
 ) -> None:
     """Each poll is answered before its own deadline. The order of the polls does not matter."""
     publisher = ChannelPublisher()
     with serve(publisher) as endpoint:
-        ones = [BareSubscriber(endpoint, str(timeout)) for timeout in (20.0, 0.8, 0.5)]
+        timeouts = (3 * TIMEOUT, early_answers + 0.8, early_answers + 0.5)
+        ones = [BareSubscriber(endpoint, str(timeout)) for timeout in timeouts]
         for one in ones:
             one.subscribe("c", "a")
         late, *polls = [one.begin_poll(timeout=float(one.subscriber_id)) for one in ones]

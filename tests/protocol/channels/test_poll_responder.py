@@ -20,6 +20,7 @@ from pullstream_protocol.channels.session import Poll
 from pullstream_protocol.channels.shared_core import SharedChannelCore
 from pullstream_protocol.grpc_internals import can_park
 from pullstream_protocol.messages import encoded_pb2 as encoded
+from tests.contract.channel_fixtures import early_answers as early_answers
 from tests.contract.channel_peers import BareSubscriber, data_of
 from tests.contract.channel_servers import served
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
@@ -115,13 +116,15 @@ def test_one_server_thread_serves_any_number_of_waiting_channel_polls() -> None:
         assert publisher.statistics().parked == 0
 
 
-def test_the_caller_of_a_channel_poll_that_waited_without_a_thread_gets_a_normal_answer() -> None:
+def test_the_caller_of_a_channel_poll_that_waited_without_a_thread_gets_a_normal_answer(
+    early_answers: float,
+) -> None:
     """The answer has metadata and a status, as any client expects of this call."""
     publisher = ChannelPublisher()
     with served(publisher) as endpoint:
         bare = BareSubscriber(endpoint)
         bare.subscribe("c", "a")
-        poll = bare.begin_poll(timeout=2)
+        poll = bare.begin_poll(timeout=early_answers + 0.3)
         assert poll.result().incarnation == bare.incarnation
         assert (poll.code(), poll.details()) == (grpc.StatusCode.OK, "")
         bare.close()
@@ -246,7 +249,7 @@ def with_a_context_of_its_own(behaviour: Any) -> Any:
 
 @pytest.mark.parametrize("change", [calling, with_a_context_of_its_own])
 def test_a_channel_poll_is_answered_when_a_server_interceptor_replaces_the_handler(
-    change: Callable[[Any], Any],
+    change: Callable[[Any], Any], early_answers: float
 ) -> None:
     """Then a poll waits on its thread for a message, its deadline, or the end of its caller."""
     publisher = ChannelPublisher()
@@ -257,7 +260,8 @@ def test_a_channel_poll_is_answered_when_a_server_interceptor_replaces_the_handl
         eventually(lambda: publisher.statistics().parked == 1)
         publisher.publish("c", "a", "x")
         (item,) = poll.result().items
-        assert list(bare.begin_poll(item.seq, timeout=2.0).result().items) == []
+        idle = bare.begin_poll(item.seq, timeout=early_answers + 0.3)
+        assert list(idle.result().items) == []
         refused = bare.begin_poll(max_messages=-1)
         assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
         given_up = bare.begin_poll(item.seq)

@@ -15,6 +15,7 @@ from pullstream import (
     Message,
     StateChange,
     SubscriberClient,
+    SubscriptionState,
     ThreadScheduler,
     TopicAdminClient,
 )
@@ -28,6 +29,7 @@ from pullstream_emulator.engine import Engine
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock, ManualClock
 from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.clocks import PacedClock
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 TOPIC = "projects/p/topics/topic"
@@ -146,6 +148,26 @@ class Stage:
             if extending:
                 eventually(self._no_lease_is_about_to_end)
 
+    def pass_time(
+        self, clock: PacedClock, until: Callable[[], bool], *, longest_step: float = 10.0
+    ) -> None:
+        """Advance the clock of managed subscriptions, from deadline to deadline, until `until`.
+
+        The clock moves only while the subscriptions wait for nothing else. So a slow answer takes
+        no time on it.
+        """
+
+        def passes() -> bool:
+            if until():
+                return True
+            waiting = [waiting_threads(manager) for manager in self._managers]
+            threads = {thread for one in waiting for thread in one or ()}
+            if None not in waiting and clock.is_awaited_by(threads):
+                clock.advance_towards(threads, longest_step)
+            return False
+
+        eventually(passes)
+
     def beat(self, manager: StreamingPullManager, clock: ManualClock, times: int) -> None:
         """Wait for this many heartbeats of one subscription, on its own clock."""
         for _ in range(times):
@@ -191,6 +213,26 @@ def is_idle(manager: StreamingPullManager) -> bool:
     # A success without a waiting future is not read at once.
     is_sent = dispatcher._outbox.is_empty and len(dispatcher._in_flight) == len(dispatcher._answers)
     return is_empty and is_sent and dispatcher._asleep and not len(in_flight._gate)
+
+
+def waiting_threads(manager: StreamingPullManager) -> set[int] | None:
+    """Return the threads that wait for the clock; None if the subscription waits for an answer.
+
+    A stream that was answered waits for the clock: its heartbeats find its end.
+    """
+    in_flight = manager._in_flight
+    dispatcher = in_flight.dispatcher
+    threads = [dispatcher._thread.ident, in_flight.leaser._thread._thread.ident]
+    for stream in manager._streams:
+        threads.append(stream._heartbeater._thread._thread.ident)
+        if stream._stream._call is None:
+            # It is in the pause before the next attempt.
+            threads.append(stream._consumer._turn.reader)
+        elif stream.state is not SubscriptionState.STREAMING:
+            return None
+    # A success without a waiting future is not read at once.
+    has_calls = len(dispatcher._in_flight) != len(dispatcher._answers)
+    return None if has_calls or not dispatcher._asleep else {one for one in threads if one}
 
 
 def _next_ping(manager: StreamingPullManager) -> float:

@@ -343,8 +343,9 @@ def test_columns_are_given_up_after_max_lease_duration_and_a_late_ack_counts(
     manager = here.manage(received, batching=NOW, max_lease_duration=100)
     here.publish(*numbers(3))
     (columns,) = received.wait_for(1)
+    here.advance(98)
     with caplog.at_level(logging.WARNING):
-        here.advance(100, extending=False)
+        here.advance(2, extending=False)
         eventually(lambda: "leases of 3 messages (max_lease_duration)" in caplog.text)
     assert manager.statistics().expired == 3
     here.advance(20, extending=False)
@@ -365,8 +366,9 @@ def test_a_hook_that_hears_of_lost_leases_needs_no_object_for_each_message_of_co
     here.manage(received, batching=NOW, hooks=[hook], max_lease_duration=100)
     here.publish(*numbers(3))
     received.wait_for(1)
+    here.advance(98)
     assert made == []
-    here.advance(100, extending=False)
+    here.advance(2, extending=False)
     eventually(lambda: hook.lost == numbers(3))
 
 

@@ -12,6 +12,7 @@ from pullstream import AcknowledgeError, AcknowledgeStatus
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
+from tests.subscriber.clocks import PacedClock
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 EXACTLY_ONCE_IN_ORDER: dict[str, Any] = {
@@ -173,7 +174,7 @@ def test_after_the_retry_of_a_failed_exactly_once_ack_the_later_acks_of_its_key_
     Each is refused until the previous one has succeeded. If they were sent one by one with growing
     pauses, their key would wait for minutes.
     """
-    clock, events, log = ManualClock(), Events(), Log(keep)
+    clock, events, log = PacedClock(), Events(), Log(keep)
     with stage(enable_exactly_once_delivery=True, enable_message_ordering=True) as here:
         here.manage(log, clock=clock, hooks=(events,))
         here.publish(*(b"%d" % number for number in range(40)), key="k")
@@ -183,11 +184,7 @@ def test_after_the_retry_of_a_failed_exactly_once_ack_the_later_acks_of_its_key_
                 futures.append(message.ack_with_response())
                 eventually(lambda: len(events.request_errors) == len(futures))
 
-        def are_through() -> bool:
-            clock.advance(0.5)
-            return all(future.done() for future in futures)
-
-        eventually(are_through)
+        here.pass_time(clock, lambda: all(future.done() for future in futures))
         assert {future.result(0) for future in futures} == {AcknowledgeStatus.SUCCESS}
         assert here.backlog == 0
     assert len(events.request_errors) < 50

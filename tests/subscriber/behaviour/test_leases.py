@@ -334,9 +334,9 @@ def test_the_server_redelivers_a_message_of_a_stuck_callback_after_max_lease_dur
     manager = here.manage(gate, max_lease_duration=100)
     here.publish(b"a", key=key)
     gate.wait_for(1)
-    here.advance(90)
+    here.advance(98)
     assert here.free() == []
-    here.advance(30, extending=False)
+    here.advance(22, extending=False)
     if key:
         # The message waits behind itself, as each key has one callback at a time.
         eventually(lambda: len(manager._in_flight._hold) == 1)

@@ -12,10 +12,10 @@ import pytest
 from pullstream import AckFuture, AcknowledgeError, AcknowledgeStatus, FlowControl, Message
 from pullstream.streaming.ack_requests import ACK_RETRY_FOR, NACK_RETRY_FOR
 from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
-from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import BY_CODE, Aborted, RpcError, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Log, Stage, keep, stage
-from tests.subscriber.streaming.fakes import TIMEOUT, eventually
+from tests.subscriber.clocks import PacedClock
+from tests.subscriber.streaming.fakes import TIMEOUT
 
 OTHER = AcknowledgeStatus.OTHER
 
@@ -199,7 +199,7 @@ def test_the_retries_of_an_ack_end_after_a_time_limit_and_its_future_fails(
     method: str, limit: float
 ) -> None:
     """After a time limit with growing pauses, the future fails and the failure is counted."""
-    clock, ended = ManualClock(), list[float]()
+    clock, ended = PacedClock(), list[float]()
     with stage() as here:
         log = Log(keep)
         manager = here.manage(log, clock=clock)
@@ -215,11 +215,7 @@ def test_the_retries_of_an_ack_end_after_a_time_limit_and_its_future_fails(
         future.add_done_callback(end)
         fault.wait_for_hits()
 
-        def goes_by() -> bool:
-            clock.advance(1)
-            return future.done()
-
-        eventually(goes_by)
+        here.pass_time(clock, future.done)
         assert status(future) is OTHER
         assert limit * 0.4 < ended[0] < limit * 1.2
         assert fault.hits <= 60

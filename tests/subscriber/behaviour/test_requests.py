@@ -190,7 +190,8 @@ def test_an_ack_that_the_shutdown_could_not_send_fails_and_is_logged(
     here.faults.drop("Acknowledge")
     ack = message.ack_with_response()
     with caplog.at_level(logging.WARNING):
-        assert future.close(timeout=0.5)
+        future.begin_close(0.5, "drain")
+        assert future.result(TIMEOUT) is True
     assert isinstance(ack.exception(0), AcknowledgeError)
     assert future.statistics().failed == 1
     assert len(caplog.records) == 1

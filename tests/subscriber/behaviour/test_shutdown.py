@@ -23,20 +23,20 @@ from pullstream import (
 )
 from pullstream.exceptions import SubscriberClosed
 from pullstream.futures import ShutdownMode
+from pullstream.streaming import shutdown
+from pullstream.streaming.shutdown import FLUSH_TIMEOUT
 from pullstream_protocol.clock import SYSTEM_CLOCK, ManualClock
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.threads import assert_ended_since
 
-# The seconds that a shutdown may take after its time limit on a busy machine.
-GRACE = 1.5
+# The seconds that a shutdown may take if no callback has to be waited for. A busy machine needs a
+# part of it. A step that waits in vain takes longer.
+GRACE = 0.8 * FLUSH_TIMEOUT
 
-# The seconds for the remaining work when no callback has to be waited for.
-WORK_TO_DO = 1.0
-
-# Callbacks may use four fifths of it. The rest must be enough for a call on a busy machine.
-DRAIN_TIME = 2.0
+# The time limit of a shutdown that must not use it up.
+PATIENT = 60.0
 
 both_modes = pytest.mark.parametrize("mode", ["drain", "nack"])
 
@@ -63,9 +63,10 @@ class Acking:
 
 def close_in_time(future: StreamingPullFuture, timeout: float, mode: ShutdownMode) -> None:
     start = SYSTEM_CLOCK.monotonic()
-    assert future.close(timeout, mode)
-    assert SYSTEM_CLOCK.monotonic() - start < min(timeout, WORK_TO_DO) + GRACE
-    assert future.result(timeout=0) is True
+    # It returns earlier than the end if the machine is busy and the limit is short.
+    future.close(timeout, mode)
+    assert future.result(GRACE) is True
+    assert SYSTEM_CLOCK.monotonic() - start < GRACE
 
 
 def in_background(future: StreamingPullFuture, timeout: float, mode: ShutdownMode) -> Future[bool]:
@@ -89,7 +90,7 @@ def test_closing_a_subscription_without_messages_takes_no_time(
     events = Events()
     future = here.client.subscribe(SUBSCRIPTION, Log(), hooks=events)
     eventually(lambda: events.states == ["streaming"])
-    close_in_time(future, 0.0 if mode == "nack" else 10.0, mode)
+    close_in_time(future, 0.0 if mode == "nack" else PATIENT, mode)
 
 
 def test_a_draining_close_nacks_waiting_messages_before_running_callbacks_end(here: Stage) -> None:
@@ -124,7 +125,7 @@ def test_a_close_in_mode_nack_returns_messages_to_the_server_and_later_acks_fail
     here.publish(*[b"u"] * 5)
     acking.gate.wait_for(2)
     eventually(lambda: future.statistics().received == 10)
-    close_in_time(future, 5.0, "nack")
+    close_in_time(future, PATIENT, "nack")
     assert len(here.free()) == 10
     acking.gate.open(2)
     assert AcknowledgeStatus.SUCCESS not in acking.statuses(2)
@@ -135,15 +136,21 @@ def test_a_close_in_mode_nack_returns_messages_to_the_server_and_later_acks_fail
 def test_at_its_time_limit_a_draining_close_returns_unfinished_messages_to_the_server(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A callback that never ends cannot delay the end, and its lost disposition is logged."""
-    acking = Acking()
-    future = here.client.subscribe(SUBSCRIPTION, acking.gate)
+    """A callback that never ends cannot delay the end, and its lost disposition is logged.
+
+    The last two seconds are reserved to return the messages.
+    """
+    acking, clock = Acking(), ManualClock()
+    future = here.manage(acking.gate, clock=clock).future
     here.publish(b"1", b"2", key="k")
     here.publish(b"3")
     acking.gate.wait_for(2)
-    start = SYSTEM_CLOCK.monotonic()
-    assert future.close(DRAIN_TIME, "drain")
-    assert SYSTEM_CLOCK.monotonic() - start < DRAIN_TIME + GRACE
+    future.begin_close(PATIENT, "drain")
+    clock.advance(PATIENT - 3)
+    eventually(lambda: future.statistics().leased == 2)
+    assert not future.done()
+    clock.advance(1)
+    assert future.result(TIMEOUT) is True
     assert sorted(here.free()) == [b"1", b"2", b"3"]
     assert "2 messages are returned and will be redelivered" in caplog.text
     acking.gate.open(2)
@@ -156,7 +163,7 @@ def test_a_draining_close_nacks_messages_that_their_callbacks_left_unsettled(her
     future = here.client.subscribe(SUBSCRIPTION, log)
     here.publish(*[b"x"] * 5)
     log.wait_for(5)
-    close_in_time(future, 5.0, "drain")
+    close_in_time(future, PATIENT, "drain")
     assert len(here.free()) == 5
 
 
@@ -172,7 +179,7 @@ def test_closing_a_subscription_whose_stream_does_not_answer_ends_within_its_tim
     here.faults.silence_streams()
     here.faults.delay("Acknowledge", 0.1)
     ack = first.ack_with_response()
-    close_in_time(future, 5.0, mode)
+    close_in_time(future, PATIENT, mode)
     assert ack.result(timeout=0) is AcknowledgeStatus.SUCCESS
     here.faults.clear()
     eventually(lambda: len(here.free()) == 1)
@@ -187,7 +194,7 @@ def test_closing_a_subscription_interrupts_its_reconnect_pause(
     events = Events()
     manager = here.manage(Log(), clock=ManualClock(), hooks=(events,))
     eventually(lambda: events.states == ["reconnecting"])
-    close_in_time(manager.future, 0.0 if mode == "nack" else 30.0, mode)
+    close_in_time(manager.future, 0.0 if mode == "nack" else PATIENT, mode)
     assert away.hits == 1
 
 
@@ -218,11 +225,11 @@ def test_a_second_close_of_a_subscription_can_only_shorten_its_shutdown(here: St
     future = here.client.subscribe(SUBSCRIPTION, acking.gate)
     here.publish(b"x")
     acking.gate.wait_for(1)
-    patient = in_background(future, 60.0, "drain")
+    patient = in_background(future, PATIENT, "drain")
     eventually(future.cancelled)
-    close_in_time(future, 5.0, "nack")
+    close_in_time(future, PATIENT, "nack")
     assert patient.result(TIMEOUT)
-    assert future.close(60.0, "drain")
+    assert future.close(PATIENT, "drain")
     assert here.free() == [b"x"]
     acking.gate.open()
 
@@ -286,8 +293,12 @@ def test_concurrent_and_repeated_closes_of_a_subscription_await_one_shutdown(her
     eventually(lambda: len(here.free()) == here.backlog)
 
 
-def test_closing_the_client_ends_all_its_subscriptions(here: Stage) -> None:
+def test_closing_the_client_ends_all_its_subscriptions(
+    here: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All subscriptions end in time, whatever their state, and earlier acks arrive."""
+    # Callbacks may use a tenth of a second, and the last calls two seconds.
+    monkeypatch.setattr(shutdown, "_RESERVED_PART", 1.0)
     away = "projects/p/subscriptions/away"
     here.other.create_subscription(name=away, topic="projects/p/topics/topic")
     acking, log = Acking(), Log()
@@ -300,9 +311,9 @@ def test_closing_the_client_ends_all_its_subscriptions(here: Stage) -> None:
     log.wait_for(2)
     acking.gate.wait_for(1)
     start = SYSTEM_CLOCK.monotonic()
-    client.close(timeout=DRAIN_TIME)
-    assert SYSTEM_CLOCK.monotonic() - start < DRAIN_TIME + GRACE
-    assert [future.result(timeout=0) for future in futures] == [True, True]
+    client.close(timeout=2.1)
+    assert [future.result(GRACE) for future in futures] == [True, True]
+    assert SYSTEM_CLOCK.monotonic() - start < GRACE
     assert here.emulator.backlog(away) == 0
     assert sorted(here.free()) == [b"1", b"2"]
     client.close()

@@ -65,7 +65,8 @@ def test_a_user_hook_that_never_returns_does_not_hold_up_the_shutdown_of_a_subsc
     gate.wait_for()
     running.clock.advance(48)
     assert entered.wait(TIMEOUT)
-    assert running.future.close(timeout=1.0, mode="nack")
+    running.future.begin_close(timeout=1.0, mode="nack")
+    assert running.future.result(TIMEOUT) is True
     leave.set()
     gate.open()
 
