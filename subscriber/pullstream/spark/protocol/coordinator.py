@@ -7,11 +7,11 @@ that everything up to it is committed.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from math import inf
 from secrets import token_hex
 from typing import NamedTuple
@@ -47,6 +47,9 @@ from .store_clock import StoreClock
 
 # Manifests that are read at once.
 _AT_ONCE = 64
+
+# A batch leaves out at most this many times `max_rows`. Its plan has the number of each such row.
+_LEFT_OUT = 10
 
 # Seconds for which a committed plan can be replayed with `stored`, where its segments are the only
 # copies.
@@ -84,8 +87,9 @@ class CoordinatorSettings:
         window: For half of this time at least, redeliveries of committed messages are recognized.
         capacity: Number of known ids.
         lease: The `max_age` of the receivers.
-        max_rows: Limit of a batch; a single larger segment still passes.
-        max_bytes: Limit of a batch; a single larger segment still passes.
+        max_rows: Limit of a batch, for the rows that it does not leave out. A single larger segment
+            still passes.
+        max_bytes: Limit of the size of these rows. A single larger segment still passes.
     """
 
     subscription: str
@@ -460,13 +464,11 @@ class Coordinator:
         waiting = {name: file for name, file in listed.items() if name not in planned}
         if self._end is not None:
             waiting = {name: file for name, file in waiting.items() if name in self._end}
-        manifests = yield from self._choose(state, waiting)
+        parts = yield from self._choose(state, waiting)
         self._read = {one: read for one, read in self._read.items() if one in waiting}
-        if not manifests:
+        if not parts:
             self._idle_until = self._elapsed() + _IDLE
             return False
-        parts, long_committed = self._compare(state, manifests)
-        self.counts.long_committed += long_committed
         plan = Plan(number, state.owner.number, self._nonce, parts)
         path = numbered(PLANS, number)
         plan = Plan.read(number, (yield from put(path, plan.text())))  # 16
@@ -494,25 +496,54 @@ class Coordinator:
             )
         yield from self._check_owner(state)
 
-    def _choose(self, state: State, waiting: dict[Segment, StoredFile]) -> Steps[list[Manifest]]:
-        """Return the manifests of the next batch, oldest first, and each receiver's in order."""
+    def _choose(self, state: State, waiting: dict[Segment, StoredFile]) -> Steps[list[Part]]:
+        """Return the parts of the next batch, oldest first, and each receiver's in order.
+
+        Rows that the batch leaves out do not count towards its limits. Otherwise batches would have
+        few rows, or none, after many messages were delivered again.
+        """
         self.counts.waiting = len(waiting)
-        order = self._without_gaps(state, waiting)
-        chosen: list[Manifest] = []
-        rows = size = 0
-        for place in range(0, len(order), _AT_ONCE):
-            some = order[place : place + _AT_ONCE]
-            yield from self._read_manifests(some, planned=False)
-            for manifest in map(self._read.get, some):
-                if manifest is None or manifest.ids is None:
-                    continue
-                rows += len(manifest.ids)
-                size += manifest.size
-                is_over = rows > self._settings.max_rows or size > self._settings.max_bytes
-                if chosen and is_over:
-                    return chosen
-                chosen.append(manifest)
-        return chosen
+        order = deque(self._without_gaps(state, waiting))
+        limits = self._settings
+        parts: list[Part] = []
+        chosen: set[str] = set()
+        rows, left_out, size = 0, 0, 0.0
+        while manifests := (
+            yield from self._next_manifests(order, limits.max_rows - rows, limits.max_bytes - size)
+        ):
+            compared, old = self._compare(state, manifests, chosen)
+            for manifest, part in zip(manifests, compared, strict=True):
+                rows += part.taken
+                left_out += len(part.left_out)
+                size += manifest.size * part.taken / max(part.rows, 1)
+                is_over = rows > limits.max_rows or size > limits.max_bytes
+                if parts and (is_over or left_out > limits.max_rows * _LEFT_OUT):
+                    return parts
+                parts.append(part)
+                self.counts.long_committed += len(old & set(manifest.ids or ()))
+            if not left_out:
+                break
+            # There is room for as many rows as were left out.
+            chosen.update(one for manifest in manifests for one in manifest.ids or ())
+        return parts
+
+    def _next_manifests(
+        self, order: deque[Segment], rows: float, size: float
+    ) -> Steps[list[Manifest]]:
+        """Take manifests from an order: one, and more that fit into the room if all is new."""
+        taken: list[Manifest] = []
+        while order:
+            if order[0] not in self._read:
+                yield from self._read_manifests(islice(order, _AT_ONCE), planned=False)
+            manifest = self._read.get(order[0])
+            if manifest is not None and manifest.ids is not None:
+                rows -= len(manifest.ids)
+                size -= manifest.size
+                if taken and (rows < 0 or size < 0):
+                    break
+                taken.append(manifest)
+            order.popleft()
+        return taken
 
     def _read_manifests(self, segments: Iterable[Segment], *, planned: bool) -> Steps[None]:
         """Read manifests that were not read, if they are there, and for a plan also undamaged."""
@@ -549,19 +580,26 @@ class Coordinator:
         self._gaps = gaps
         return [segment for _, segment in sorted(whole)]
 
-    def _compare(self, state: State, manifests: Sequence[Manifest]) -> tuple[list[Part], int]:
+    def _compare(
+        self, state: State, manifests: Sequence[Manifest], chosen: Set[str] = frozenset()
+    ) -> tuple[list[Part], Set[str]]:
         """Compare the ids with the known ones, and with each other.
+
+        Args:
+            state: The folder.
+            manifests: The manifests.
+            chosen: The ids of the manifests before them in the batch.
 
         Returns:
             The parts of a plan, in which each message is once, and only if it is new. And the
-            number of messages that were committed long ago.
+            messages that were committed long ago.
         """
         ids = [one for manifest in manifests for one in manifest.ids or ()]
         found, old = self._known.find(ids, _LONG_AGO)  # 15
-        known = [found, *(some.keys() for some in state.ids.values())]
+        known = [found, chosen, *(some.keys() for some in state.ids.values())]
         if all(some.isdisjoint(ids) for some in known) and len(set(ids)) == len(ids):
             # All are new, as they nearly always are.
-            return [Part(one.segment, len(one.ids or ()), []) for one in manifests], 0
+            return [Part(one.segment, len(one.ids or ()), []) for one in manifests], old
         taken = found.union(*known)
         parts = []
         for manifest in manifests:

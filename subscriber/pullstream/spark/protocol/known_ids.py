@@ -125,7 +125,7 @@ class KnownIds:
         yield from self._remove(inside)
         self._files.sort(key=lambda file: file.last)
 
-    def find(self, ids: Iterable[str], long_ago: float) -> tuple[set[str], int]:
+    def find(self, ids: Iterable[str], long_ago: float) -> tuple[set[str], set[str]]:
         """Look up ids in the open files.
 
         Args:
@@ -133,15 +133,16 @@ class KnownIds:
             long_ago: A duration in seconds.
 
         Returns:
-            The known ids, and how many of them have been known for this time.
+            The known ids, and a subset of them, known for this time.
         """
         numbers, texts = _divided(ids)
         found: set[str] = set()
-        old = 0
+        old: set[str] = set()
         for file in self._files:
             some = {str(key) for key in file.find(texts if file.is_text else numbers)} - found
             found |= some
-            old += len(some) if self.uptime() - file.time > long_ago else 0
+            if self.uptime() - file.time > long_ago:
+                old |= some
         return found, old
 
     def add(self, plan: int, ids: Iterable[str]) -> Steps[None]:

@@ -121,9 +121,9 @@ def test_time_without_a_coordinator_makes_no_id_older(store: Store, clock: Clock
     assert known.find(["1"], FAR_AWAY)[0] == set()
 
 
-def test_ids_that_were_known_long_ago_are_counted(store: Store, clock: Clock) -> None:
+def test_ids_that_were_known_long_ago_are_named(store: Store, clock: Clock) -> None:
     known = opened(store, clock)
     run(known.add(1, ["1", "x"]), store)
     clock.now += 601
     run(known.add(2, ["2"]), store)
-    assert known.find(["1", "2", "3", "x"], 600) == ({"1", "2", "x"}, 2)
+    assert known.find(["1", "2", "3", "x"], 600) == ({"1", "2", "x"}, {"1", "x"})
