@@ -23,7 +23,7 @@ def spool() -> None:
 
 
 @spool.command("skip")
-@click.argument("plan", type=click.IntRange(min=1))
+@click.argument("plan", type=click.IntRange(min=0))
 @click.argument("segment")
 @click.option(
     "--spool",
@@ -50,8 +50,9 @@ def skip(
 ) -> None:
     """Read the batch of a PLAN without a SEGMENT that is damaged or missing.
 
-    The error of the query names both, such as: 42 r17/3. A committed plan and a segment that can be
-    read are refused. The decision is a file in the spool, which the query reads when it starts
+    The error of the query names both, such as: 42 r17/3. PLAN is 0 for a segment that is in no plan
+    yet, and whose manifest is damaged, too. A committed plan and a segment that can be read are
+    refused. The decision is a file in the spool, which the query reads when it starts
     again. With acknowledge=committed, the messages of the segment come again, after at most a
     lease. With acknowledge=stored, the segment was the only copy, so they are lost.
     """
@@ -96,9 +97,13 @@ def skip(
             "lost": is_lost,
             "ids": None if skipped.ids is None else list(skipped.ids),
         },
-        f"plan {plan} will be read without {name.path}: {skipped.rows:,} messages "
-        f"{outcome[is_lost]}{_ids(skipped.ids)}. Start the query again",
+        f"{f'plan {plan}' if plan else 'the spool'} will be read without {name.path}: "
+        f"{_messages(skipped.rows)} {outcome[is_lost]}{_ids(skipped.ids)}. Start the query again",
     )
+
+
+def _messages(number: int | None) -> str:
+    return "its messages" if number is None else f"{number:,} messages"
 
 
 def _ids(ids: Sequence[str] | None) -> str:

@@ -13,6 +13,10 @@ class SpoolError(PullstreamError, RuntimeError):
     """The spool cannot be used or has no room. No message was acknowledged because of it."""
 
 
+class DamagedFile(SpoolError):
+    """A file of the spool is missing or damaged."""
+
+
 class MissingSegment(SpoolError):
     """Spark asks again for a batch that the spool does not have."""
 

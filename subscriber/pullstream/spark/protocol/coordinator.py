@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence, Set
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from math import inf
 from secrets import token_hex
 from typing import NamedTuple
 
-from pullstream.spark.errors import MissingSegment, SpoolError
+from pullstream.spark.errors import DamagedFile, MissingSegment, SpoolError
 from pullstream.spark.stores import StoredFile
 
 from .acknowledge import Acknowledge
@@ -33,6 +32,7 @@ from .layout import (
     Part,
     Plan,
     Segment,
+    manifest_of_rows,
     numbered,
     numbers_of,
     read_segment,
@@ -366,6 +366,7 @@ class Coordinator:
         contents = yield Get([numbered(PLANS, number) for number in plans])
         for number, segment in skips_of((yield List(SKIPS))):
             self._skips[number].add(segment)
+        yield from self._drop_manifests(self._skips.pop(0, set()))
         yield from self._known.load()
         newest_mark = max((file.modified for file in marks.values()), default=0.0)
         for number, content in zip(plans, contents, strict=True):
@@ -380,6 +381,13 @@ class Coordinator:
             yield from self._finish(state)
         yield from self._check_owner(state)
         return state
+
+    def _drop_manifests(self, segments: Iterable[Segment]) -> Steps[None]:
+        """Delete damaged manifests, so that their segments are remainders."""
+        for segment in segments:
+            content = (yield Get([segment.manifest]))[0]
+            if content is not None and Manifest.if_whole(segment, content) is None:
+                yield Delete([segment.manifest])
 
     def _load_ids(self, state: State, plan: Plan) -> Steps[Plan]:
         """Learn which ids a plan has taken, from the manifests, which stay until they are known.
@@ -550,9 +558,15 @@ class Coordinator:
         new = [segment for segment in segments if segment not in self._read]
         contents = yield Get([segment.manifest for segment in new])
         for segment, content in zip(new, contents, strict=True):
-            if content is not None:
-                with suppress(SpoolError) if planned else nullcontext():
-                    self._read[segment] = Manifest.read(segment, content)
+            if content is None:
+                continue
+            try:
+                self._read[segment] = Manifest.read(segment, content)
+            except DamagedFile as error:
+                if not planned:
+                    # Its presence says that the segment is complete.
+                    data = (yield Get([segment.path]))[0]
+                    self._read[segment] = manifest_of_rows(segment, data, str(error))
 
     def _without_gaps(self, state: State, waiting: dict[Segment, StoredFile]) -> list[Segment]:
         """Return the segments in the order in which they are planned.

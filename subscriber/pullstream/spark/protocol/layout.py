@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from pullstream.spark.errors import MissingSegment, SpoolError
+from pullstream.spark.errors import DamagedFile, MissingSegment, SpoolError
 from pullstream.spark.stores import StoredFile
 
 from .acknowledge import Acknowledge
@@ -118,7 +118,7 @@ def _parsed(path: str, data: bytes | None) -> Iterator[dict[str, Any]]:
         yield content
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         state = "is missing" if data is None else f"is damaged ({error!r})"
-        raise SpoolError(f"{path} {state}. Nothing was acknowledged because of it") from error
+        raise DamagedFile(f"{path} {state}. Nothing was acknowledged because of it") from error
 
 
 class Owner(NamedTuple):
@@ -182,6 +182,13 @@ class Manifest(NamedTuple):
             attempts=self.attempts,
             ids=self.ids,
         )
+
+    @classmethod
+    def if_whole(cls, segment: Segment, data: bytes | None) -> Manifest | None:
+        """Return the manifest of a file; None if it is missing or damaged."""
+        with suppress(DamagedFile):
+            return cls.read(segment, data)
+        return None
 
     @classmethod
     def read(cls, segment: Segment, data: bytes | None) -> Manifest:
@@ -299,10 +306,7 @@ def read_segment(plan: int, part: Part, data: bytes | None) -> pa.Table:
         MissingSegment: The segment is missing or damaged.
     """
     try:
-        if data is None:
-            raise FileNotFoundError("it is missing")
-        table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-        table.validate(full=True)
+        table = _table(data)
         if table.num_rows != part.rows:
             raise ValueError(f"it has {table.num_rows} rows, not {part.rows}")
     except (pa.ArrowInvalid, ValueError, OSError) as error:
@@ -313,4 +317,35 @@ def read_segment(plan: int, part: Part, data: bytes | None) -> pa.Table:
             f"{segment.manifest} has their ids, if it is there. If the segment cannot be restored, "
             f"read the batch without it: pullstream spool skip {plan} {segment} --spool PLACE"
         ) from error
+    return table
+
+
+def manifest_of_rows(segment: Segment, data: bytes | None, problem: str) -> Manifest:
+    """Return the manifest of a segment that is in no plan, made from its rows.
+
+    Args:
+        segment: The segment.
+        data: The file of the segment. None: it is missing.
+        problem: Why the manifest that is there cannot be read.
+
+    Raises:
+        DamagedFile: The segment cannot be read either.
+    """
+    try:
+        ids = _table(data).column("message_id").to_pylist()
+    except (pa.ArrowInvalid, ValueError, OSError, KeyError) as error:
+        state = "is missing" if data is None else f"is damaged ({error})"
+        raise DamagedFile(
+            f"{problem}. {segment.path}, whose rows have the same ids, {state}, too. If neither "
+            "can be restored, go on without the segment: pullstream spool skip 0 "
+            f"{segment} --spool PLACE"
+        ) from error
+    return Manifest(segment, ids, len(data or b""))
+
+
+def _table(data: bytes | None) -> pa.Table:
+    if data is None:
+        raise FileNotFoundError("it is missing")
+    table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    table.validate(full=True)
     return table

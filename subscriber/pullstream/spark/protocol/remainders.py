@@ -83,7 +83,7 @@ def tidy(
     for segment, file in manifests.items():
         if segment not in segments and now - file.modified > window:
             content = (yield Get([segment.manifest]))[0]
-            if content is not None and Manifest.read(segment, content).ids is None:
+            if is_tombstone(segment, content):
                 yield Delete([segment.manifest])  # 21
     kept = state.replayable_from
     obsolete = [
@@ -115,5 +115,11 @@ def bury(segment: Segment, nonce: str) -> Steps[None]:
     """Make sure that a segment has no manifest and never will have one, and delete it."""
     tombstone = Manifest(segment, None, 0).text(nonce)
     content = yield from put(segment.manifest, tombstone)  # 19
-    if content is not None and Manifest.read(segment, content).ids is None:
+    if is_tombstone(segment, content):
         yield Delete([segment.path])  # 20
+
+
+def is_tombstone(segment: Segment, content: bytes | None) -> bool:
+    """Return whether a file is a tombstone. A damaged one is not: the coordinator reports it."""
+    manifest = Manifest.if_whole(segment, content)
+    return manifest is not None and manifest.ids is None

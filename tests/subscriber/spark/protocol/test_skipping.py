@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pullstream.spark.errors import MissingSegment
+from pullstream.spark.errors import MissingSegment, SpoolError
 from pullstream.spark.protocol.acknowledge import Acknowledge
 from pullstream.spark.protocol.coordinator import START, Coordinator, CoordinatorSettings, Offset
 from pullstream.spark.protocol.layout import Segment
@@ -20,7 +20,8 @@ from pullstream.spark.protocol.storage import run
 from pullstream.spark.stores import Bucket, LocalFolder, store_of
 from tests.subscriber.command_line import Result, failure, pullstream, usage_error
 from tests.subscriber.spark.protocol.batch_rows import rows_of
-from tests.subscriber.spark.protocol.world import rows
+from tests.subscriber.spark.protocol.holes import commit_some
+from tests.subscriber.spark.protocol.world import DAY, World, rows
 
 SUBSCRIPTION = "projects/p/subscriptions/s"
 
@@ -48,16 +49,22 @@ class Spool(NamedTuple):
 
 
 def made(place: str, options: dict[str, str], acknowledge: Acknowledge) -> Spool:
+    spool = unplanned(place, options, acknowledge)
+    settings = CoordinatorSettings(subscription=SUBSCRIPTION)
+    end = run(Coordinator(settings, elapsed=float).latest(START), spool.store)
+    assert end is not None
+    return spool._replace(end=end)
+
+
+def unplanned(place: str, options: dict[str, str], acknowledge: Acknowledge) -> Spool:
+    """Return a spool without a plan."""
     store = store_of(place, options)
     receiver = Receiver(SUBSCRIPTION, acknowledge, max_age=60, share=10**9, elapsed=float)
     run(receiver.start(), store)
     damaged = run(receiver.write(rows(["1", "2"]), 0.0), store).segment
     other = run(receiver.write(rows(["2", "3"]), 0.0), store).segment
-    settings = CoordinatorSettings(subscription=SUBSCRIPTION)
-    end = run(Coordinator(settings, elapsed=float).latest(START), store)
-    assert end is not None
     storage = [word for item in options.items() for word in ("--storage", "=".join(item))]
-    return Spool(store, place, ["--spool", place, *storage], damaged, other, end)
+    return Spool(store, place, ["--spool", place, *storage], damaged, other, START)
 
 
 @pytest.fixture
@@ -227,3 +234,109 @@ def test_only_what_cannot_be_read_and_is_not_committed_is_skipped(
     run(Coordinator(settings, elapsed=float).latest(spool.end), spool.store)
     assert "plan 1 is committed" in problem("1", str(spool.damaged))
     assert list(spool.store.files("skip")) == []
+
+
+# ---- segments that are in no plan ----------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Spool:
+    return unplanned(str(tmp_path / "spool"), {}, Acknowledge.COMMITTED)
+
+
+def first_batch(spool: Spool, elapsed: Callable[[], float] = float) -> list[str]:
+    """Return the ids of the first batch, as a query that starts."""
+    coordinator = Coordinator(CoordinatorSettings(subscription=SUBSCRIPTION), elapsed=elapsed)
+    end = run(coordinator.latest(START), spool.store)
+    if end is None:
+        # The number of the segment that was left out is missing, so the query lists again.
+        coordinator.expect_segment()
+        end = run(coordinator.latest(START), spool.store)
+    assert end is not None
+    return spool._replace(end=end).read()
+
+
+def test_a_damaged_manifest_is_not_needed_if_the_segment_can_be_read(waiting: Spool) -> None:
+    damage_manifest(waiting)
+    assert first_batch(waiting) == ["1", "2", "3"]
+
+
+def test_a_manifest_of_a_later_format_is_not_taken_for_a_damaged_one(waiting: Spool) -> None:
+    waiting.store.put(waiting.damaged.manifest, b'{"format": 2}')
+    with pytest.raises(SpoolError, match="format 2 is unknown"):
+        first_batch(waiting)
+
+
+@pytest.mark.parametrize("damage", [cut_off, delete])
+def test_the_error_of_a_segment_without_plan_and_manifest_has_the_command_that_skips_it(
+    waiting: Spool, damage: Callable[[Spool], None]
+) -> None:
+    damage_manifest(waiting)
+    damage(waiting)
+    with pytest.raises(SpoolError) as error:
+        first_batch(waiting)
+    assert f"{waiting.damaged.manifest} is damaged" in str(error.value)
+    assert f"{waiting.damaged.path}, whose rows have the same ids, is " in str(error.value)
+    found = re.search(r"pullstream (spool skip .* --spool) PLACE", str(error.value))
+    assert found is not None
+    result = pullstream(*found[1].split(), waiting.place)
+    assert result.code == 0, result.stderr
+    assert result.lines == [
+        f"the spool will be read without {waiting.damaged.path}: its messages come again with "
+        "acknowledge=committed, and are lost with acknowledge=stored (their ids are not known, "
+        "because the manifest cannot be read either). Start the query again"
+    ]
+    assert first_batch(waiting) == ["2", "3"]
+
+
+def test_a_receiver_returns_the_messages_of_a_segment_that_no_plan_will_have(
+    tmp_path: Path,
+) -> None:
+    store = store_of(str(tmp_path / "spool"), {})
+    receiver = Receiver(SUBSCRIPTION, Acknowledge.COMMITTED, max_age=60, share=10**9, elapsed=float)
+    run(receiver.start(), store)
+    segment = run(receiver.write(rows(["1"]), 0.0), store).segment
+    for path in (segment.path, segment.manifest):
+        store.put(path, b"")
+    assert (
+        pullstream("spool", "skip", "0", str(segment), "--spool", f"{tmp_path / 'spool'}").code == 0
+    )
+    coordinator = Coordinator(CoordinatorSettings(subscription=SUBSCRIPTION), elapsed=float)
+    assert run(coordinator.latest(START), store) is None
+    assert run(receiver.look(), store).vanished == [segment]
+
+
+def test_only_a_segment_without_plan_that_cannot_be_read_is_left_out_of_all_plans(
+    waiting: Spool, tmp_path: Path
+) -> None:
+    def problem(segment: Segment, spool: Spool = waiting) -> str:
+        return failure("spool", "skip", "0", str(segment), *spool.words)
+
+    assert f"{waiting.damaged.manifest} can be read" in problem(waiting.damaged)
+    damage_manifest(waiting)
+    assert f"{waiting.damaged.path} can be read" in problem(waiting.damaged)
+    delete(waiting)
+    delete_manifest(waiting)
+    assert f"{waiting.damaged.manifest} does not exist" in problem(waiting.damaged)
+    planned = made(str(tmp_path / "planned"), {}, Acknowledge.COMMITTED)
+    damage_manifest(planned)
+    delete(planned)
+    assert "is in plan 1; write 1 instead of 0" in problem(planned.damaged, planned)
+    assert [*waiting.store.files("skip"), *planned.store.files("skip")] == []
+
+
+def test_a_damaged_manifest_does_not_end_the_query_when_it_tidies_up() -> None:
+    """Its segment is missing, or has another time, as if the manifest were late."""
+    world = World(max_rows=1)
+    coordinator, offsets = commit_some(world, 2)
+    receiver = world.receiver()
+    world.run(receiver.start())
+    world.write(receiver, "x")
+    first, second = world.write(receiver, "y").segment, world.write(receiver, "z").segment
+    world.now += 2 * DAY
+    assert world.run(coordinator.latest(offsets[-1])) is not None
+    world.store.put(first.manifest, b"{")
+    world.store.files_by_path[second.manifest] = b"{", 1000.0
+    world.store.delete(second.path)
+    world.run(coordinator.tidy())
+    assert {first.path, first.manifest, second.manifest} <= set(world.files())
