@@ -27,7 +27,7 @@ def on_each_port(mode: str, clients: int) -> dict[str, ArrivalWork]:
     }
 
 
-GROUP = "the broker, many connections"
+GROUP = "the broker"
 
 ARRIVAL_CASES = (
     Case(

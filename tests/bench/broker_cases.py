@@ -64,7 +64,7 @@ def beside_shared_port(case: Case) -> Case:
     return replace(case, runs=runs, rows=(*case.rows, row))
 
 
-GROUP = "the broker, a bare client"
+GROUP = "the broker"
 
 
 def publishing(batch: int, floor: float | None, *rows: Row) -> Case:

@@ -61,7 +61,7 @@ def sized(name: str, feed: Feed, beside: str) -> Case:
     """
     return Case(
         name,
-        "size",
+        "receiving",
         {**fed(feed), BARE: Run(BARE, feed)},
         (
             replace(paced(10), beside=beside),
@@ -81,7 +81,7 @@ def in_one_process(*counts: int) -> Case:
         runs[peer] = Run(peer, feed, subscriptions=counts[-1])
     return Case(
         f"{counts[-1]} subscriptions in a process",
-        "one process",
+        "receiving",
         runs,
         (
             *(
@@ -104,7 +104,7 @@ def limited(messages: int, size: int) -> Case:
     )
     return Case(
         f"{size:,} B a message, 10 MB/s a stream",
-        "streams",
+        "receiving",
         {OURS: run, FOUR_STREAMS: replace(run, peer=FOUR_STREAMS)},
         (
             Row("megabytes", run=FOUR_STREAMS, at_least=35),
@@ -116,7 +116,7 @@ def limited(messages: int, size: int) -> Case:
 
 LARGE_WINDOW = Case(
     "100 per response, window 10,000",
-    "messages in each response",
+    "receiving",
     {
         peer: Run(peer, Feed(per_response=100), max_messages=10_000)
         for peer in (OURS, BARE, OFFICIAL)
@@ -131,7 +131,7 @@ LARGE_WINDOW = Case(
 COLUMN_CASES = (
     Case(
         "columns, 100 per response, window 10,000",
-        "messages in each response",
+        "receiving",
         {
             peer: Run(peer, Feed(per_response=100), max_messages=10_000)
             for peer in (COLUMNS, BARE_ACKS, OFFICIAL)
@@ -145,7 +145,7 @@ COLUMN_CASES = (
     ),
     Case(
         "columns, 10 per response",
-        "messages in each response",
+        "receiving",
         {
             peer: Run(peer, Feed(per_response=10), max_messages=10_000)
             for peer in (COLUMNS, BARE_ACKS, OFFICIAL)
@@ -163,7 +163,7 @@ COLUMN_CASES = (
 BESIDE_OTHER_LANGUAGES = tuple(
     Case(
         f"beside Google's Go and Rust clients, {per_response} per response",
-        "messages in each response",
+        "receiving",
         {
             peer: Run(peer, Feed(per_response=per_response), max_messages=40_000)
             for peer in (COLUMNS, OURS, GO, RUST)
@@ -180,7 +180,7 @@ BESIDE_OTHER_LANGUAGES = tuple(
 
 LATENCY = Case(
     "publish to callback, 100 msg/s",
-    "our broker",
+    "receiving",
     pair(Run(OURS, Broker.OURS, mode="latency")),
     (
         Row("p50_ms", against=OFFICIAL, at_least=2),
@@ -191,7 +191,7 @@ LATENCY = Case(
 # Google's emulator delivers a few thousand messages per second, so it gets fewer.
 WHOLE_STACK = Case(
     "whole stack",
-    "broker and client",
+    "receiving",
     {
         OURS: Run(OURS, Broker.OURS, mode="drain", messages=200_000),
         "official, Google's emulator": Run(OFFICIAL, Broker.JAVA, mode="drain", messages=10_000),
@@ -206,12 +206,12 @@ WHOLE_STACK = Case(
 CASES = (
     Case(
         "100 per response",
-        "messages in each response",
+        "receiving",
         fed(Feed(per_response=100)),
         (paced(10),),
     ),
-    Case("10 per response", "messages in each response", fed(Feed(per_response=10)), (paced(10),)),
-    Case("1 per response", "messages in each response", fed(Feed(per_response=1)), (paced(8),)),
+    Case("10 per response", "receiving", fed(Feed(per_response=10)), (paced(10),)),
+    Case("1 per response", "receiving", fed(Feed(per_response=1)), (paced(8),)),
     LARGE_WINDOW,
     *COLUMN_CASES,
     *BESIDE_OTHER_LANGUAGES,
@@ -219,19 +219,19 @@ CASES = (
     limited(15_000, 10_000),
     Case(
         "10 per response, 20 ms latency",
-        "a server far away",
+        "receiving",
         fed(Feed(per_response=10, latency=0.02)),
         (paced(50),),
     ),
     Case(
         "exactly once, 10 per response, 20 ms",
-        "a server far away",
+        "receiving",
         fed(Feed(per_response=10, latency=0.02, exactly_once=True)),
         (paced(20),),
     ),
     Case(
         "1,000 ordering keys, 100 per response",
-        "order",
+        "receiving",
         fed(Feed(per_response=100, keys=1000)),
         (paced(8),),
     ),
@@ -242,7 +242,7 @@ CASES = (
     in_one_process(1, 10, 100),
     Case(
         "1,000,000 messages",
-        "long runs",
+        "receiving",
         pair(Run(OURS, Feed(per_response=100), mode="drain", messages=MILLION)),
         (
             Row("growth", against=OFFICIAL, at_most=1.05),
@@ -252,17 +252,17 @@ CASES = (
     ),
     Case(
         "idle, 10 subscriptions",
-        "long runs",
+        "receiving",
         pair(Run(OURS, Broker.OURS, mode="idle", subscriptions=10)),
         (Row("idle_percent", against=OFFICIAL, at_most=0.1),),
         once=True,
     ),
-    *BROKER_CASES,
-    *FIXTURE_CASES,
-    *ARRIVAL_CASES,
-    *LISTEN_CASES,
-    *FETCH_CASES,
     *PUBLISH_CASES,
+    *FETCH_CASES,
+    *BROKER_CASES,
+    *ARRIVAL_CASES,
+    *FIXTURE_CASES,
+    *LISTEN_CASES,
     *WATCH_CASES,
     *SPARK_CASES,
     *SPOOL_CASES,

@@ -37,7 +37,7 @@ def missing(work: FetchWork) -> str | None:
 FETCH_CASES = (
     Case(
         "fetch and acknowledge",
-        "synchronous pull",
+        "fetching",
         {
             OURS: FetchWork(OURS, 1000, 300_000),
             f"{NATS} fetch(1,000) + ack": FetchWork(NATS, 1000, 30_000),

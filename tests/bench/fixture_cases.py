@@ -21,7 +21,7 @@ class FixtureWork:
 FIXTURE_CASES = (
     Case(
         "1,000 tests with a broker",
-        "users' tests",
+        "tests of users",
         {OURS: FixtureWork("shared"), OWN: FixtureWork("own")},
         (
             Row("fixture_ms", at_most=2),

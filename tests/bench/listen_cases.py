@@ -8,7 +8,7 @@ from .rows import Case, Row
 
 OURS = "pullstream"
 BARE = "bare grpc.aio"
-GROUP = "channels"
+GROUP = "channels and feeds"
 
 
 @dataclass(frozen=True)

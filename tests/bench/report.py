@@ -8,6 +8,7 @@ import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib import metadata
+from itertools import groupby
 from pathlib import Path
 
 from rich.table import Table
@@ -113,13 +114,26 @@ def terminal_table(cases: Sequence[Case], results: Results) -> Table:
     return view
 
 
-def markdown_table(cases: Sequence[Case], results: Results) -> str:
-    rows = [list(HEADINGS), ["---"] * 3 + ["---:"] * (len(HEADINGS) - 3)]
+def markdown_tables(cases: Sequence[Case], results: Results) -> str:
+    """Return a heading and a table for each group of cases."""
+    parts = []
+    for group, some in groupby(cases, key=lambda case: case.group):
+        parts += [f"### {group[0].upper()}{group[1:]}", _markdown_table(list(some), results)]
+    return "\n\n".join(parts)
+
+
+def _markdown_table(cases: Sequence[Case], results: Results) -> str:
+    """Return a table without the columns that have no value in it."""
+    rows = []
     for outcome, cells in lines(cases, results):
         if outcome.met is False:
             cells[6] += " **missed**"
         rows.append(cells)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+    used = [index for index in range(len(HEADINGS)) if any(cells[index] for cells in rows)]
+    head = [list(HEADINGS), ["---"] * 3 + ["---:"] * (len(HEADINGS) - 3)]
+    return "\n".join(
+        "| " + " | ".join(cells[index] for index in used) + " |" for cells in [*head, *rows]
+    )
 
 
 def machine() -> dict[str, str]:
@@ -136,7 +150,7 @@ def machine() -> dict[str, str]:
 def write_docs(page: Path, cases: Sequence[Case], results: Results, on: dict[str, str]) -> None:
     """Put the table between the two comments of a page, which must exist."""
     told = ", ".join(f"{name} {value}" for name, value in on.items())
-    write_block(page, BLOCK, f"{markdown_table(cases, results)}\n\nMeasured on: {told}.")
+    write_block(page, BLOCK, f"{markdown_tables(cases, results)}\n\nMeasured on: {told}.")
 
 
 def write_json(path: Path, cases: Sequence[Case], results: Results, on: dict[str, str]) -> None:
@@ -148,7 +162,15 @@ def write_json(path: Path, cases: Sequence[Case], results: Results, on: dict[str
     path.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
 
 
-def read_json(path: Path) -> tuple[Results, dict[str, str]]:
-    """Return the rounds in a file, and the machine that measured them."""
-    whole = json.loads(path.read_text(encoding="utf-8"))
-    return whole["rounds"], whole["machine"]
+def read_json(paths: Sequence[Path]) -> tuple[Results, dict[str, str]]:
+    """Return the rounds in some files, and the machine that measured the last one.
+
+    The rounds of a case that is in several files are those of the last of them.
+    """
+    results: Results = {}
+    on: dict[str, str] = {}
+    for path in paths:
+        whole = json.loads(path.read_text(encoding="utf-8"))
+        results |= whole["rounds"]
+        on = whole["machine"]
+    return results, on

@@ -44,7 +44,13 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--case", default="", help="only the cases whose name has this in it")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a floor is missed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing, show those")
+    parser.add_argument(
+        "--read",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="measure nothing, show the figures of these files; of a case in several, the last",
+    )
     parser.add_argument(
         "--write-docs", action="store_true", help="put table and picture into docs/"
     )

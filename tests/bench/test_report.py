@@ -11,7 +11,14 @@ import pytest
 from tests.bench import run
 from tests.bench.cases import CASES
 from tests.bench.picture import Bar, Scale, bars, draw
-from tests.bench.report import BLOCK, Results, markdown_table, write_docs, write_json
+from tests.bench.report import (
+    BLOCK,
+    Results,
+    markdown_tables,
+    read_json,
+    write_docs,
+    write_json,
+)
 from tests.written_block import comments
 
 BEGIN, END = comments(BLOCK)
@@ -44,7 +51,7 @@ def test_writing_benchmark_results_replaces_the_table_of_a_page_and_keeps_its_pr
     for ratio in (15.0, 30.0):
         write_docs(page, CASES, results(ratio), {"cores": "2"})
     text = page.read_text()
-    assert text.startswith(f"before\n\n{BEGIN}\n| case |")
+    assert text.startswith(f"before\n\n{BEGIN}\n### Receiving\n\n| case |")
     assert text.endswith(f"Measured on: cores 2.\n{END}\n\nafter\n")
     assert "30.0 x" in text
     assert "15.0 x" not in text
@@ -68,7 +75,7 @@ def test_a_missed_benchmark_floor_is_marked_in_the_result_table() -> None:
     """The mark is a word because the page has no colours."""
     (line,) = (
         line
-        for line in markdown_table(CASES, results(15)).splitlines()
+        for line in markdown_tables(CASES, results(15)).splitlines()
         if line.startswith("| 10 per response, 20 ms latency |")
     )
     assert "| 15.0 x | ≥ 50 x **missed** |" in line
@@ -84,6 +91,31 @@ def test_with_the_check_option_the_benchmark_report_exits_with_an_error_for_miss
         named = ["--read", str(kept), "--case", "1 per response"]
         assert run.main([*named, "--check"]) == status
         assert run.main(named) == 0
+
+
+def test_a_case_that_was_measured_again_replaces_its_earlier_figures(tmp_path: Path) -> None:
+    """The other cases keep theirs."""
+    first, again = tmp_path / "first.json", tmp_path / "again.json"
+    write_json(first, CASES, results(1.0), {"cores": "1"})
+    names = [case.name for case in CASES]
+    better = {names[0]: results(1000.0)[names[0]]}
+    write_json(again, CASES[:1], better, {"cores": "2"})
+    merged, on = read_json([first, again])
+    assert merged == results(1.0) | better
+    assert (list(merged), on) == (names, {"cores": "2"})
+
+
+def test_each_group_of_benchmark_cases_has_one_table_without_empty_columns() -> None:
+    """A group in two places of the list would have two headings."""
+    text = markdown_tables(CASES, results(15))
+    headings = [line for line in text.splitlines() if line.startswith("### ")]
+    assert len(headings) == len(set(headings))
+    assert [heading.removeprefix("### ").lower() for heading in headings] == list(
+        dict.fromkeys(case.group.lower() for case in CASES)
+    )
+    for table in text.split("### ")[1:]:
+        rows = [line.split("|")[1:-1] for line in table.splitlines()[4:] if line]
+        assert all(any(cell.strip() for cell in column) for column in zip(*rows, strict=True))
 
 
 def test_the_benchmark_program_exits_with_an_error_for_an_unknown_case_name() -> None:

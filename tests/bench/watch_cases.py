@@ -24,7 +24,7 @@ class WatchWork:
     per_second: int = 0
 
 
-GROUP = "feeds"
+GROUP = "channels and feeds"
 
 WATCH_CASES = (
     Case(
