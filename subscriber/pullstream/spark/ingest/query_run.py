@@ -121,13 +121,14 @@ class FilesHere:
 
     Args:
         state: The state of the job.
+        seen: What an earlier process has read of the spool, as `seen` has told it.
     """
 
-    def __init__(self, state: IngestState) -> None:
+    def __init__(self, state: IngestState, seen: bytes | None = None) -> None:
         spool = state.spool
         self._folder = state.folder
         self._notes = state.notes
-        self._segments = WaitingSegments(spool)
+        self._segments = WaitingSegments(spool, seen)
         self.look_every: float = 0.0 if isinstance(spool, LocalFolder) else _LOOK_AT_BUCKET
         self.is_lost: bool = False
         # The job has the lock of its state.
@@ -136,6 +137,10 @@ class FilesHere:
     def segments(self, offset: int) -> Sequence[WaitingSegment]:
         """Return the segments that are not in batches up to `offset`."""
         return self._segments.after(offset)
+
+    def seen(self) -> bytes:
+        """Return what has been read of the spool, for the next process."""
+        return self._segments.seen()
 
     def outage(self) -> Outage | None:
         """Return the outage of the source; None: there is none."""

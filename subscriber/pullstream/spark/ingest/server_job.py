@@ -29,8 +29,9 @@ from .state import IngestState
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Files in the state folder: the results of a run's handler, and the request to end.
-_NOTE, _STOP = "batches-", "stop-"
+# Files in the state folder: the results of a run's handler, the request to end, and what the looks
+# have read of the spool.
+_NOTE, _STOP, _SEEN = "batches-", "stop-", "seen-"
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,9 @@ class ServerJob:
             if ready is None:
                 return outages[0]
             folder = ready.state.folder
-            for path in [*folder.glob(f"{_NOTE}*"), *folder.glob(f"{_STOP}*")]:
-                path.unlink(missing_ok=True)
+            for kind in (_NOTE, _STOP, _SEEN):
+                for path in folder.glob(f"{kind}*"):
+                    path.unlink(missing_ok=True)
             with caused_by(FailureCause.STATE):
                 offset = ready.begin(None)
             target, bad = ready.opened
@@ -107,9 +109,13 @@ class ServerJob:
         if stop:
             folder.put(f"{_STOP}{self.run}", b"")
         note = json.loads(folder.get(f"{_NOTE}{self.run}") or b"{}")
-        files = FilesHere(state)
+        # Each look is a process of its own.
+        seen = folder.get(f"{_SEEN}{self.run}")
+        files = FilesHere(state, seen)
         try:
             segments = files.segments(note.get("offset", offset))
+            if files.seen() != seen:
+                folder.put(f"{_SEEN}{self.run}", files.seen())
         except Exception as error:
             if not is_of_storage(error):
                 raise

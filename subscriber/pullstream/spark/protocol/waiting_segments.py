@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from math import inf
 from typing import NamedTuple
@@ -32,17 +33,39 @@ class WaitingSegment(NamedTuple):
     attempts: int
 
 
+class _Content(NamedTuple):
+    """What a manifest says. The fields are those of WaitingSegment."""
+
+    rows: int
+    size: int
+    oldest: float | None
+    attempts: int
+
+
 class WaitingSegments:
     """Looks at a folder again and again. A manifest and a plan are read once.
 
     Args:
         storage: The folder, which need not exist.
+        seen: What another object has read, as its `seen` tells. Files never change.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, seen: bytes | None = None) -> None:
         self._storage = storage
         self._plans: dict[int, set[Segment]] = {}
-        self._known: dict[Segment, Manifest] = {}
+        # None: a tombstone.
+        self._known: dict[Segment, _Content | None] = {}
+        if seen is not None:
+            found = json.loads(seen)
+            self._plans = {number: {Segment(*one) for one in some} for number, some in found[0]}
+            self._known = {
+                Segment(*one): content and _Content(*content) for one, content in found[1]
+            }
+
+    def seen(self) -> bytes:
+        """Return what has been read and may be needed again."""
+        plans = [(number, sorted(some)) for number, some in self._plans.items() if some]
+        return json.dumps([plans, [*self._known.items()]]).encode()
 
     def after(self, committed: int) -> list[WaitingSegment]:
         """Return the present segments that are not in plans up to `committed`.
@@ -65,14 +88,12 @@ class WaitingSegments:
         for segment, content in zip(new, contents, strict=True):
             # It may be committed meanwhile, or damaged, which the query reports.
             with suppress(SpoolError):
-                self._known[segment] = Manifest.read(segment, content)
+                self._known[segment] = _content(Manifest.read(segment, content))
         self._known = {one: self._known[one] for one in waiting if one in self._known}
         found = [
-            WaitingSegment(
-                plan_of.get(one), one, len(read.ids), read.size, read.oldest, read.attempts
-            )
-            for one, read in self._known.items()
-            if read.ids is not None
+            WaitingSegment(plan_of.get(one), one, *content)
+            for one, content in self._known.items()
+            if content is not None
         ]
         return sorted(
             found, key=lambda one: (one.plan is None, one.plan or 0, one.oldest or 0.0, one.segment)
@@ -85,3 +106,9 @@ class WaitingSegments:
             # Deleted meanwhile, or damaged, which the query reports.
             return set()
         return {part.segment for part in plan.parts}
+
+
+def _content(manifest: Manifest) -> _Content | None:
+    if manifest.ids is None:
+        return None
+    return _Content(len(manifest.ids), manifest.size, manifest.oldest, manifest.attempts)

@@ -32,7 +32,7 @@ from pullstream.spark.tables.batch import BatchName
 from pullstream_emulator import Emulator
 from tests.optional_tools import missing
 from tests.spark_matrix.connect_job import ConnectJob, run_with_kills
-from tests.subscriber.spark.protocol.files import write_plan, write_segment
+from tests.subscriber.spark.protocol.files import segment, write_plan, write_segment
 from tests.subscriber.spark.receiver_processes.test_spark_connect import PACKAGES
 from tests.subscriber.spark.stage import SUBSCRIPTION, TOPIC, subscribed
 
@@ -254,6 +254,31 @@ def test_before_its_first_batch_the_segments_of_a_run_on_the_server_are_those_no
     write_plan(spool, 5, 1)
     assert not ServerSide(Direct(server), 5).segments(0)  # type: ignore[arg-type]
     assert ServerSide(Direct(server), 4).segments(0)  # type: ignore[arg-type]
+
+
+def test_each_look_at_the_server_reads_only_new_manifests(
+    server: ServerJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look is a process of its own, and the spool may be in a bucket."""
+    spool = LocalFolder(tmp_path / "spool")
+    for number in range(1, 101):
+        write_segment(spool, number, 4.0)
+    read: list[str] = []
+    get = LocalFolder.get
+
+    def record(folder: LocalFolder, path: str) -> bytes | None:
+        read.append(path)
+        return get(folder, path)
+
+    monkeypatch.setattr(LocalFolder, "get", record)
+    side = ServerSide(Direct(server), 0)  # type: ignore[arg-type]
+    side.refresh()
+    assert len([path for path in read if path.startswith("man/")]) == 100
+    read.clear()
+    write_segment(spool, 101, 4.0)
+    side.refresh()
+    assert len(side.segments(0)) == 101
+    assert [path for path in read if path.startswith("man/")] == [segment(101).manifest]
 
 
 def test_the_client_waits_for_a_batch_of_the_server_that_is_under_way(server: ServerJob) -> None:

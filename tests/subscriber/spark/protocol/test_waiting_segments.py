@@ -74,3 +74,51 @@ def test_segments_with_a_damaged_manifest_and_tombstones_do_not_wait(tmp_path: P
     spool.create(segment(2).manifest, Manifest(segment(2), None, 0).text("nonce"))
     spool.put("plan/000000000003.json", b"damaged")
     assert WaitingSegments(spool).after(0) == []
+
+
+class CountingFolder(LocalFolder):
+    """A folder that notes what is read."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.read: list[str] = []
+
+    def get(self, path: str) -> bytes | None:
+        self.read.append(path)
+        return super().get(path)
+
+
+def test_a_process_reads_no_manifest_and_plan_that_the_process_before_has_read(
+    tmp_path: Path,
+) -> None:
+    spool = CountingFolder(tmp_path)
+    for number in (1, 2, 3):
+        write_segment(spool, number, *range(number))
+    spool.create(segment(4).manifest, Manifest(segment(4), None, 0).text("nonce"))
+    write_plan(spool, 7, 1)
+    looks = WaitingSegments(spool)
+    found = looks.after(6)
+    assert len(spool.read) == 5
+    spool.read.clear()
+    looks = WaitingSegments(spool, looks.seen())
+    assert looks.after(6) == found
+    assert spool.read == []
+    write_segment(spool, 5, 1.0)
+    write_plan(spool, 8, 2)
+    looks = WaitingSegments(spool, looks.seen())
+    assert seen(looks, 7) == [(8, 2, 2), (None, 3, 3), (None, 5, 1)]
+    assert spool.read == ["plan/000000000008.json", segment(5).manifest]
+
+
+def test_a_process_forgets_segments_and_plans_that_are_gone(tmp_path: Path) -> None:
+    spool = LocalFolder(tmp_path)
+    looks = WaitingSegments(spool)
+    nothing = (looks.after(0), looks.seen())[1]
+    write_segment(spool, 1, 1.0)
+    write_plan(spool, 1, 1)
+    assert looks.after(0)
+    assert looks.seen() != nothing
+    for path in (segment(1).manifest, "plan/000000000001.json"):
+        spool.delete(path)
+    assert looks.after(0) == []
+    assert looks.seen() == nothing
