@@ -121,7 +121,7 @@ class FilesHere:
 
     Args:
         state: The state of the job.
-        seen: What an earlier process has read of the spool, as `seen` has told it.
+        seen: The result of `seen` in an earlier process.
     """
 
     def __init__(self, state: IngestState, seen: bytes | None = None) -> None:
@@ -139,7 +139,7 @@ class FilesHere:
         return self._segments.after(offset)
 
     def seen(self) -> bytes:
-        """Return what has been read of the spool, for the next process."""
+        """Return the contents that were read from the spool, for the next process."""
         return self._segments.seen()
 
     def outage(self) -> Outage | None:

@@ -34,7 +34,7 @@ class WaitingSegment(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """What a manifest says. The fields are those of WaitingSegment."""
+    """The content of a manifest. The fields are as in WaitingSegment."""
 
     rows: int
     size: int
@@ -47,7 +47,7 @@ class WaitingSegments:
 
     Args:
         storage: The folder, which need not exist.
-        seen: What another object has read, as its `seen` tells. Files never change.
+        seen: The result of `seen` of another object. Files never change.
     """
 
     def __init__(self, storage: Storage, seen: bytes | None = None) -> None:
@@ -63,7 +63,7 @@ class WaitingSegments:
             }
 
     def seen(self) -> bytes:
-        """Return what has been read and may be needed again."""
+        """Return the contents that were read and may be needed again."""
         plans = [(number, sorted(some)) for number, some in self._plans.items() if some]
         return json.dumps([plans, [*self._known.items()]]).encode()
 

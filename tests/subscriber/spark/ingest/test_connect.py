@@ -259,7 +259,7 @@ def test_before_its_first_batch_the_segments_of_a_run_on_the_server_are_those_no
 def test_each_look_at_the_server_reads_only_new_manifests(
     server: ServerJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each look is a process of its own, and the spool may be in a bucket."""
+    """A process for each look has no memory, and the spool may be in a bucket."""
     spool = LocalFolder(tmp_path / "spool")
     for number in range(1, 101):
         write_segment(spool, number, 4.0)

@@ -77,7 +77,7 @@ def test_segments_with_a_damaged_manifest_and_tombstones_do_not_wait(tmp_path: P
 
 
 class CountingFolder(LocalFolder):
-    """A folder that notes what is read."""
+    """A folder that notes the paths of files that are read."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
