@@ -345,7 +345,7 @@ class _SubscriptionCalls:
         if request.seconds:
             # A request that hangs is repeated while the lease that it should extend still lasts.
             timeout = min(max(request.seconds / 2, _LEAST_TIMEOUT), DEFAULT_TIMEOUT)
-        return request.call(self._subscription, timeout).begin_or_wait(self._rpcs)
+        return request.begin(self._subscription, timeout, self._rpcs)
 
 
 class _StreamCalls:

@@ -23,7 +23,7 @@ FOUR_STREAMS = "pullstream, 4 streams"
 COLUMNS = "pullstream, columns"
 GO = "Google's Go client"
 RUST = "Google's Rust client"
-BARE_CHANNELS = "bare, a channel for each stream"
+BARE_CHANNELS = "bare, a channel for each stream, acks"
 BARE_ACKS = "bare, every field and acks"
 
 TIMESTAMP = struct.Struct("d")
@@ -136,30 +136,23 @@ def official(endpoint: str) -> Subscribe:
     return subscribe
 
 
-def bare(endpoint: str, *, channels: bool = False) -> Subscribe:
+def bare(endpoint: str) -> Subscribe:
     """Measure the practical limit with a grpcio loop that reads each field.
 
-    It runs no callbacks and does not acknowledge, so its window is unlimited. With `channels`, each
-    stream has its own channel and connection, as in pullstream.
+    It runs no callbacks and does not acknowledge, so its window is unlimited.
     """
     import grpc
 
     from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-    def connect() -> tuple[grpc.Channel, Any]:
-        # A channel with other options shares no connection.
-        options = [("grpc.use_local_subchannel_pool", 1)] if channels else []
-        channel = grpc.insecure_channel(endpoint, options=options)
-        return channel, channel.stream_stream(
-            "/google.pubsub.v1.Subscriber/StreamingPull",
-            request_serializer=pubsub.StreamingPullRequest.SerializeToString,
-            response_deserializer=pubsub.StreamingPullResponse.FromString,
-        )
-
-    shared = None if channels else connect()
+    channel = grpc.insecure_channel(endpoint)
+    open_stream = channel.stream_stream(
+        "/google.pubsub.v1.Subscriber/StreamingPull",
+        request_serializer=pubsub.StreamingPullRequest.SerializeToString,
+        response_deserializer=pubsub.StreamingPullResponse.FromString,
+    )
 
     def subscribe(subscription: str, _max_messages: int, counter: Counter) -> None:
-        channel, open_stream = shared or connect()
         requests: queue.SimpleQueue[pubsub.StreamingPullRequest | None] = queue.SimpleQueue()
         requests.put(
             pubsub.StreamingPullRequest(subscription=subscription, stream_ack_deadline_seconds=60)
@@ -179,28 +172,32 @@ def bare(endpoint: str, *, channels: bool = False) -> Subscribe:
     return subscribe
 
 
-def bare_acks(endpoint: str) -> Subscribe:
+def bare_acks(endpoint: str, *, channels: bool = False) -> Subscribe:
     """Measure a grpcio loop that reads every field and acknowledges, in large requests.
 
-    It has no leases, no retries, no callbacks and no results.
+    It has no leases, no retries, no callbacks and no results. With `channels`, each stream has its
+    own channel and connection, and the acknowledgements share one, as in pullstream.
     """
     import grpc
 
     from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-    channel = grpc.insecure_channel(endpoint)
-    open_stream = channel.stream_stream(
-        "/google.pubsub.v1.Subscriber/StreamingPull",
-        request_serializer=pubsub.StreamingPullRequest.SerializeToString,
-        response_deserializer=pubsub.StreamingPullResponse.FromString,
-    )
-    acknowledge = channel.unary_unary(
+    common = grpc.insecure_channel(endpoint)
+    acknowledge = common.unary_unary(
         "/google.pubsub.v1.Subscriber/Acknowledge",
         request_serializer=pubsub.AcknowledgeRequest.SerializeToString,
         response_deserializer=lambda _: None,
     )
 
     def subscribe(subscription: str, max_messages: int, counter: Counter) -> None:
+        # A channel with other options shares no connection.
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        channel = grpc.insecure_channel(endpoint, options=options) if channels else common
+        open_stream = channel.stream_stream(
+            "/google.pubsub.v1.Subscriber/StreamingPull",
+            request_serializer=pubsub.StreamingPullRequest.SerializeToString,
+            response_deserializer=pubsub.StreamingPullResponse.FromString,
+        )
         requests: queue.SimpleQueue[pubsub.StreamingPullRequest | None] = queue.SimpleQueue()
         requests.put(
             pubsub.StreamingPullRequest(
@@ -245,7 +242,7 @@ PEERS: dict[str, Callable[[str], Subscribe]] = {
     FOUR_STREAMS: partial(pullstream, streams=4),
     OFFICIAL: official,
     BARE: bare,
-    BARE_CHANNELS: partial(bare, channels=True),
+    BARE_CHANNELS: partial(bare_acks, channels=True),
     COLUMNS: in_columns,
     BARE_ACKS: bare_acks,
 }

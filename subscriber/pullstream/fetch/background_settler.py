@@ -243,4 +243,4 @@ class BackgroundSettler(RunningFuture):
     def _send(self, request: AckRequest) -> PendingCall:
         # The interpreter may be about to exit. Then the messages of open blocks are returned, and
         # gRPC may get no thread for that.
-        return request.call(self._subscription, DEFAULT_TIMEOUT).begin_or_wait(self._rpcs)
+        return request.begin(self._subscription, DEFAULT_TIMEOUT, self._rpcs)

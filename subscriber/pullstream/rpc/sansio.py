@@ -86,15 +86,22 @@ class UnaryCall:
             future.cancel()
         return future
 
-    def begin_or_wait(self, rpcs: Rpcs) -> PendingCall:
-        """Begin the call; if no thread is available for that, make it. See `rpcs.begin_or_wait`."""
-        call: PendingCall = self._invoke(partial(begin_or_wait, rpcs, self.method))
+    def begin_or_wait(self, rpcs: Rpcs, encoded: bytes) -> PendingCall:
+        """Begin the call; if no thread is available for that, make it. See `rpcs.begin_or_wait`.
+
+        Args:
+            rpcs: Makes the call.
+            encoded: The request, serialized.
+        """
+        begin = partial(begin_or_wait, rpcs, self.method)
+        call: PendingCall = self._invoke(begin, encoded)
         return call
 
-    def _invoke(self, function: Callable[..., Any]) -> Any:
+    def _invoke(self, function: Callable[..., Any], encoded: bytes | None = None) -> Any:
         headers = (*self.metadata, routing_header(self.request))
+        request = self.request if encoded is None else encoded
         with errors_of(self.method):
-            return function(self.request, timeout=self.timeout, metadata=headers)
+            return function(request, timeout=self.timeout, metadata=headers)
 
     def end(self, future: Any) -> None:
         """Take the response of a call that is done, or raise its error."""

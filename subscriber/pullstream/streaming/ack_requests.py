@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, overload
 
 import grpc
 
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream.rpc.calls import PendingCall
+from pullstream.rpc.rpcs import Rpcs
 from pullstream.rpc.sansio import UnaryCall
 from pullstream.runtime.retry_clock import Backoff
 from pullstream_protocol.errors import RpcError
@@ -79,13 +82,52 @@ class RequestKind(Enum):
 ALL_KINDS = tuple(RequestKind)
 
 
+class SentAckIds(Sequence[str]):
+    """The ack ids of a request that was sent. They are parsed at every access.
+
+    gRPC keeps the bytes until the answer, so the ids take no further memory: 0.4 instead of 0.6 KB
+    for each acknowledgement without an answer. Most requests succeed, and then nobody reads the
+    ids.
+
+    Args:
+        encoded: The request, serialized.
+        count: Number of its ack ids.
+        request_type: The type of the request, which has the field `ack_ids`.
+    """
+
+    def __init__(self, encoded: bytes, count: int, request_type: Any) -> None:
+        self._encoded = encoded
+        self._count = count
+        self._type = request_type
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parsed())
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, at: int | slice) -> str | Sequence[str]:
+        return self._parsed()[at]
+
+    def _parsed(self) -> Sequence[str]:
+        # A slice is one operation in protobuf, and independent of the message.
+        ack_ids: Sequence[str] = self._type.FromString(self._encoded).ack_ids[:]
+        return ack_ids
+
+
 @dataclass(eq=False)
 class AckRequest:
     """One Acknowledge or ModifyAckDeadline call.
 
     Attributes:
         purpose: The reason for the call. ACK makes it an Acknowledge call.
-        ack_ids: The deliveries.
+        ack_ids: The deliveries. After `begin`, they are parsed at every access.
         give_up_at: When to stop retrying, on the outbox's clock.
         seconds: The new deadline in seconds from now. 0 for an Acknowledge call.
         number: Counts requests in the order in which they were made.
@@ -98,7 +140,7 @@ class AckRequest:
     """
 
     purpose: Purpose
-    ack_ids: list[str]
+    ack_ids: Sequence[str]
     give_up_at: float
     seconds: int = 0
     number: int = 0
@@ -148,6 +190,19 @@ class AckRequest:
         metadata = ((UNSEEN, "1"),) if self.purpose is Purpose.RETURN else ()
         return UnaryCall("ModifyAckDeadline", modify, timeout, metadata=metadata)
 
+    def begin(self, subscription: str, timeout: float, rpcs: Rpcs) -> PendingCall:
+        """Begin the call that sends this request, and keep the ack ids only as a part of its bytes.
+
+        Args:
+            subscription: Full name.
+            timeout: Seconds for the call.
+            rpcs: Makes the call.
+        """
+        call = self.call(subscription, timeout)
+        encoded = call.request.SerializeToString()
+        self.ack_ids = SentAckIds(encoded, len(self.ack_ids), type(call.request))
+        return call.begin_or_wait(rpcs, encoded)
+
 
 def kind_of(purpose: Purpose) -> RequestKind:
     """Return the kind of the requests with a purpose."""
@@ -178,7 +233,7 @@ class AckResult:
         names_ids: Whether the server judged single ids, and not the call as a whole.
     """
 
-    succeeded: list[str] = field(default_factory=list)
+    succeeded: Sequence[str] = field(default_factory=list)
     retry: list[str] = field(default_factory=list)
     unnamed: list[str] = field(default_factory=list)
     too_early: list[str] = field(default_factory=list)
@@ -200,7 +255,7 @@ def read_ack_result(ack_ids: Sequence[str], error: RpcError | None) -> AckResult
         error: The error of the call; None if it succeeded.
     """
     if error is None:
-        return AckResult(succeeded=list(ack_ids))
+        return AckResult(succeeded=ack_ids)
     named = dict(error.metadata or {})
     if not named.keys().isdisjoint(ack_ids):
         return _by_id(ack_ids, named)

@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pullstream.exceptions import AcknowledgeStatus
-from pullstream.streaming.ack_requests import AckResult, read_ack_result
+from pullstream.rpc.rpcs import Rpcs
+from pullstream.streaming.ack_requests import (
+    AckRequest,
+    AckResult,
+    Purpose,
+    SentAckIds,
+    read_ack_result,
+)
 from pullstream_protocol.errors import BY_CODE, FailedPrecondition, RpcError
 
 PASSING = {
@@ -31,6 +38,23 @@ TRANSIENT = "TRANSIENT_FAILURE_INVALID_ACK_ID"
 def test_every_grpc_error_code_is_classified_as_a_transient_or_permanent_ack_failure() -> None:
     """A new code of gRPC needs a decision."""
     assert PASSING | FINAL.keys() == {code.name for code in BY_CODE}
+
+
+@pytest.mark.parametrize("purpose", [Purpose.ACK, Purpose.LEASE])
+def test_a_sent_request_has_its_ack_ids_only_in_its_bytes_and_can_be_sent_again(
+    purpose: Purpose,
+) -> None:
+    ack_ids = [f"id-{number}" for number in range(3)]
+    request = AckRequest(purpose, ack_ids, 60.0, 0 if purpose is Purpose.ACK else 10)
+    first = request.call("projects/p/subscriptions/s", 1.0).request.SerializeToString()
+    with grpc.insecure_channel("localhost:1") as channel:
+        for _ in range(2):
+            request.begin("projects/p/subscriptions/s", 1.0, Rpcs(channel)).cancel()
+            assert isinstance(request.ack_ids, SentAckIds)
+            assert list(request.ack_ids) == ack_ids
+            assert len(request.ack_ids) == 3
+            assert (request.ack_ids[1], request.ack_ids[1:]) == ("id-1", ack_ids[1:])
+    assert request.call("projects/p/subscriptions/s", 1.0).request.SerializeToString() == first
 
 
 def test_an_ack_request_answered_without_error_succeeds_for_every_ack_id() -> None:

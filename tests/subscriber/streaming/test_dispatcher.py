@@ -16,8 +16,7 @@ from pullstream.message import Disposition, Message, MessageBatch, return_messag
 from pullstream.streaming import dispatcher as dispatcher_module
 from pullstream.streaming.ack_lease_keepalive import KEEP_FOR
 from pullstream.streaming.ack_requests import Purpose
-from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
-from pullstream.streaming.outbox import MAX_IDS
+from pullstream.streaming.dispatcher import MAX_IN_FLIGHT, MAX_UNANSWERED_ACKS
 from pullstream_protocol.errors import FailedPrecondition
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig, Settled
@@ -88,13 +87,12 @@ def test_the_dispatcher_sends_ack_requests_before_the_answers_to_earlier_request
     assert len(rig.server.next_call().request.ack_ids) == 100
 
 
-def test_unanswered_ack_requests_contain_at_most_as_many_ack_ids_as_one_full_request(
-    rig: Rig,
-) -> None:
+def test_more_acks_than_the_limit_wait_for_answers_and_then_go_out_together(rig: Rig) -> None:
     """A slow server or gRPC thread finds the rest in one request."""
-    rig.dispatcher.ack_all([rig.message(f"first-{number}") for number in range(MAX_IDS)])
+    first = [rig.message(f"first-{number}") for number in range(MAX_UNANSWERED_ACKS)]
+    rig.dispatcher.ack_all(first)
     call = rig.server.next_call()
-    assert len(call.request.ack_ids) == MAX_IDS
+    assert len(call.request.ack_ids) == MAX_UNANSWERED_ACKS
     for number in range(100):
         rig.message(f"more-{number}").ack()
     rig.settle()
@@ -398,7 +396,7 @@ def test_acks_made_by_many_threads_at_a_time_are_each_sent_once() -> None:
 
     run_on_threads(*(partial(acknowledge, name) for name in "abcd"))
     rig.dispatcher.stop(TIMEOUT)
-    sent = []
+    sent: list[str] = []
     while rig.server.calls_waiting:
         sent += rig.server.next_call().request.ack_ids
     assert sorted(sent) == sorted(f"{name}{number}" for name in "abcd" for number in range(2_000))
