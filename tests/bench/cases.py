@@ -92,7 +92,7 @@ def in_one_process(*counts: int) -> Case:
             Row("rate", run=many, against=OFFICIAL),
             Row("threads", run=many, against=OFFICIAL),
             Row("mebibytes", run=many, against=OFFICIAL, at_most=1.5),
-            Row("mebibytes", run=many, against=BARE_CHANNELS),
+            Row("mebibytes", run=many, against=BARE_CHANNELS, at_least=1.0),
         ),
     )
 
