@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pullstream.follow import (
     Closed,
     CloseReason,
     FellBehind,
+    Follower,
     FollowState,
     Gap,
     Record,
@@ -23,7 +25,7 @@ from pullstream.follow import (
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import NotFound, Unavailable
 from tests.contract.following import Followed, Held, until_live
-from tests.subscriber.streaming.fakes import eventually
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 CURSOR = "projects/test-project/cursors/billing"
 
@@ -161,13 +163,16 @@ def test_a_follower_handles_a_record_received_by_read_and_by_stream_only_once_c1
 
     def append_and_wait() -> None:
         here.append(5)
+        # The thread of the follower may be here before `follow` returns.
+        follower = known.result(TIMEOUT)
         eventually(lambda: follower.statistics().buffered == 5)
 
+    known: Future[Follower] = Future()
     here.append(1)
     here.wire.before("Watch", lambda: here.append(1))
     here.wire.before("Read", lambda: None)
     here.wire.before("Read", append_and_wait)
-    follower = here.follow()
+    known.set_result(here.follow())
     here.diary.wait_for_turn(1)
     here.append(1)
     here.diary.wait_for(lambda: 8 in here.diary.seqs)

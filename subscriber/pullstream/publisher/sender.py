@@ -337,18 +337,29 @@ class PublishSender:
             raise
 
     def _leave_gauge(self, messages: int, size: int) -> None:
-        if self._gauge is not None:
-            gauge = self._gauge
-            leave = gauge.leave_in_order if self._defers else gauge.leave
+        self._admit(self._uncount(messages, size))
+
+    def _uncount(self, messages: int, size: int) -> list[Callable[[], object]]:
+        """Make room for other messages; return the functions for `_admit`."""
+        gauge = self._gauge
+        if gauge is None:
+            return []
+        leave = gauge.leave_in_order if self._defers else gauge.leave
+        with self._lock:
+            return leave(messages, size)
+
+    def _admit(self, admitted: list[Callable[[], object]]) -> None:
+        """Let the messages enter that `_uncount` has made room for."""
+        gauge = self._gauge
+        if gauge is None:
+            return
+        while admitted:
+            for admit in admitted:
+                admit()
             with self._lock:
-                admitted = leave(messages, size)
-            while admitted:
-                for admit in admitted:
-                    admit()
-                with self._lock:
-                    admitted = gauge.admitted() if self._defers else []
-            if self.stopped:
-                self._check_resolved()
+                admitted = gauge.admitted() if self._defers else []
+        if self.stopped:
+            self._check_resolved()
 
     def _check_usable(self, *, is_accepted: bool = False) -> None:
         self._fork.refuse_child()
@@ -552,9 +563,12 @@ class PublishSender:
         self, batch: Batch, message_ids: Sequence[str], error: BaseException | None
     ) -> None:
         """Resolve a batch and run its done callbacks; make room for others."""
+        size = batch.size - len(batch.sequencer.prefix)
+        # Before the result, because whoever has it may publish into this room.
+        admitted = self._uncount(len(batch.entries), size) if batch.is_counted else []
         self._run(batch.outcome.resolve(message_ids, error))
         if batch.is_counted:
-            self._leave_gauge(len(batch.entries), batch.size - len(batch.sequencer.prefix))
+            self._admit(admitted)
 
     def _run(self, callbacks: Callbacks) -> None:
         """Run done callbacks on their thread, or on this one if there is no such thread."""

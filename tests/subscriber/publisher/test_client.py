@@ -37,6 +37,7 @@ from pullstream import (
     TopicAdminClient,
 )
 from pullstream.publisher import sender
+from pullstream.publisher.flow_control import PublishGauge
 from pullstream.publisher.sender import TELEMETRY_HEADER
 from pullstream.publisher.settings import is_transient
 from pullstream.runtime.process import Latch
@@ -713,6 +714,29 @@ def test_a_failed_message_no_longer_counts_towards_publisher_flow_control(server
     paused = publisher.publish(TOPIC, b"x", "k").exception(10)
     assert isinstance(paused, PublishToPausedOrderingKeyException)
     assert publisher.publish(TOPIC, b"x").result(10)
+
+
+@pytest.mark.parametrize("errors", [[], [NotFound("none")]], ids=["published", "failed"])
+def test_a_publish_future_gets_its_result_after_flow_control_has_made_room(
+    server: Server, monkeypatch: pytest.MonkeyPatch, errors: list[RpcError]
+) -> None:
+    """Otherwise the next publish could be refused, with behavior ERROR."""
+    server.gate.clear()
+    server.fail = [*errors]
+    done: list[bool] = []
+    leave = PublishGauge.leave
+
+    def noted(gauge: PublishGauge, messages: int, size: int) -> list[Callable[[], object]]:
+        done.append(future.done())
+        return leave(gauge, messages, size)
+
+    monkeypatch.setattr(PublishGauge, "leave", noted)
+    options = limited(LimitExceededBehavior.ERROR, messages=1)
+    publisher = server.connect(BatchSettings(max_messages=1), options)
+    future = publisher.publish(TOPIC, b"x")
+    server.gate.set()
+    assert (future.exception(10) is None) is not bool(errors)
+    assert done == [False]
 
 
 # ---- hedging and compression -------------------------------------------------------------------
