@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from pullstream import FlowControl, Message
+from pullstream import FlowControl, Message, StreamingPullFuture, ThreadScheduler
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.test_poison import SUBSCRIPTION, World, leases
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
@@ -32,6 +33,26 @@ def attempts(world: World) -> list[int]:
     return [found[number] for number in range(COUNT)]
 
 
+def cancel(future: StreamingPullFuture) -> None:
+    """Cancel a subscription whose first callback runs, and wait until no other can begin."""
+    future.cancel()
+    eventually(lambda: future.statistics().returned == COUNT - 1)
+
+
+class NotingScheduler(ThreadScheduler):
+    """Notes when no more callbacks begin."""
+
+    def __init__(self) -> None:
+        super().__init__(max_workers=10)
+        self.is_closed = threading.Event()
+
+    def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
+        try:
+            return super().shutdown(await_msg_callbacks)
+        finally:
+            self.is_closed.set()
+
+
 def test_a_shutdown_returns_waiting_messages_to_the_server_without_a_delivery_attempt(
     world: World,
 ) -> None:
@@ -40,7 +61,7 @@ def test_a_shutdown_returns_waiting_messages_to_the_server_without_a_delivery_at
     future = world.client.subscribe(SUBSCRIPTION, gate, await_callbacks_on_shutdown=True)
     gate.wait_for()
     eventually(lambda: future.statistics().received == COUNT)
-    future.cancel()
+    cancel(future)
     gate.open()
     future.result(TIMEOUT)
     assert future.statistics().returned == COUNT - 1
@@ -51,13 +72,18 @@ def test_a_shutdown_returns_messages_left_unread_by_flow_control_to_the_server(
     world: World,
 ) -> None:
     """The server has sent the messages, but the client has not read them from the stream."""
-    gate = Gate()
+    gate, scheduler = Gate(), NotingScheduler()
     limits = FlowControl(max_messages=1)
     future = world.client.subscribe(
-        SUBSCRIPTION, gate, flow_control=limits, await_callbacks_on_shutdown=True
+        SUBSCRIPTION,
+        gate,
+        flow_control=limits,
+        scheduler=scheduler,
+        await_callbacks_on_shutdown=True,
     )
     gate.wait_for()
     future.cancel()
+    assert scheduler.is_closed.wait(TIMEOUT)
     gate.open()
     future.result(TIMEOUT)
     eventually(lambda: world.broker.inspect(leases) == 0)
@@ -74,7 +100,7 @@ def test_the_client_warns_once_if_returned_messages_count_as_delivery_attempts(
     gate.wait_for()
     eventually(lambda: future.statistics().received == COUNT)
     with caplog.at_level(logging.WARNING, "pullstream.subscriber"):
-        future.cancel()
+        cancel(future)
         gate.open()
         future.result(TIMEOUT)
     (text,) = [record.getMessage() for record in caplog.records]
@@ -100,7 +126,7 @@ def test_a_reconnect_of_the_stream_adds_no_delivery_attempt_to_unhandled_message
     eventually(lambda: future.statistics().received == COUNT)
     end(world)
     eventually(lambda: future.statistics().reopened == 1)
-    future.cancel()
+    cancel(future)
     gate.open()
     future.result(TIMEOUT)
     response = world.client.pull(subscription=SUBSCRIPTION, max_messages=100)

@@ -772,7 +772,8 @@ def test_publish_hedging_causes_no_duplicate_message_on_pullstreams_broker(
     options = PublisherOptions(hedging=PublishHedging(delay=0.1))
     with PublisherClient(endpoint=emulator.endpoint, publisher_options=options) as publisher:
         hedged = publisher.publish(TOPIC, b"x").result(10)
-        assert publisher.statistics().hedges == 1
+        # More if its answer takes longer than the delay.
+        assert publisher.statistics().hedges >= 1
     emulator.faults.clear()
     assert [message.message_id for message in emulator.messages(TOPIC)] == [hedged]
 
