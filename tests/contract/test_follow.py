@@ -131,14 +131,17 @@ def test_a_follower_handles_records_pushed_during_a_read_after_those_of_the_read
 
     def append_and_see() -> None:
         here.append(2)
+        # The thread of the follower may be here before `follow` returns.
+        follower = known.result(TIMEOUT)
         eventually(lambda: follower.statistics().buffered == 2)
         states.append(follower.state)
 
+    known: Future[Follower] = Future()
     here.append(3)
     here.wire.before("Watch", lambda: here.append(4))
     here.wire.before("Read", lambda: None)
     here.wire.before("Read", append_and_see)
-    follower = here.follow()
+    known.set_result(here.follow())
     here.diary.wait_for(lambda: len(here.diary.seqs) == 9)
     assert states == [FollowState.LAST_PULL]
     assert here.diary.seqs == list(range(1, 10))

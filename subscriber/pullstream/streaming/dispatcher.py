@@ -177,7 +177,6 @@ class Dispatcher:
     Attributes:
         exactly_once: Whether the newest response reported exactly-once delivery. The consumer's
             thread sets it; messages show it.
-        failures: Number of settlements that could not be delivered.
         put: Adds a settlement without a future. Any thread may call it.
     """
 
@@ -216,7 +215,6 @@ class Dispatcher:
         self._fork = ForkCheck()
         in_forked_child(self, Dispatcher.refuse_in_child)
         self.exactly_once = False
-        self.failures = 0
         self.put: Callable[[Settlement], None] = self._inbox.put
         self._thread = threading.Thread(target=self._run, name="pullstream-dispatcher", daemon=True)
 
@@ -307,6 +305,11 @@ class Dispatcher:
     def unanswered(self) -> int:
         """Number of acknowledgements without an answer, or whose answer was not processed yet."""
         return len(self._acks) + self._portion_acks() + self._outbox.unanswered
+
+    @property
+    def failures(self) -> int:
+        """Number of settlements that could not be delivered."""
+        return self._outbox.failures
 
     def _portion_acks(self) -> int:
         # A list at once, because other threads append.
@@ -454,7 +457,6 @@ class Dispatcher:
         if request.is_nack and (answer.succeeded or answer.failed):
             self._listener.nacks_answered([*answer.succeeded, *answer.failed], request.seconds)
         if answer.failed:
-            self.failures += len(answer.failed)
             errors = list(answer.failed.values())
             if request.purpose in (Purpose.LEASE, Purpose.RETURN, Purpose.NACK):
                 # The lease of a returned message may have ended already, and that of a nacked one
@@ -495,7 +497,6 @@ class Dispatcher:
         errors = self._outbox.abandon(in_flight, "the subscription was shut down")
         if not errors:
             return
-        self.failures += len(errors)
         sent = sum(error.may_have_succeeded for error in errors.values())
         if sent:
             _log.warning("shut down before the server confirmed %d messages", sent)

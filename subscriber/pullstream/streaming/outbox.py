@@ -59,6 +59,7 @@ class Outbox:
 
     Attributes:
         unanswered: Number of acknowledgements that no answer has settled.
+        failures: Number of settlements that could not be delivered.
     """
 
     def __init__(self, *, keep_for: int = 0) -> None:
@@ -74,6 +75,7 @@ class Outbox:
         self._ordered_retry = OrderedAckRetry()
         self._futures: dict[tuple[Purpose, int, str], list[AckFuture]] = {}
         self.unanswered: int = 0
+        self.failures: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -212,9 +214,6 @@ class Outbox:
             again = {*answer.retry, *answer.unnamed}
             answer.retry = [ack_id for ack_id in request.ack_ids if ack_id in again]
             answer.unnamed = []
-        if self._futures:
-            for ack_id in answer.succeeded:
-                self._resolve(request, ack_id, None)
         self._split(request, answer.split, in_doubt, now)
         for ack_id in in_doubt.intersection(answer.failed):
             answer.failed[ack_id] = after_doubt(answer.failed[ack_id])
@@ -222,11 +221,21 @@ class Outbox:
             staying = self._keep_for_ordered_retry(answer, error, now)
         else:
             staying = self._try_again(request, answer, error, now)
-        for ack_id, failure in answer.failed.items():
-            self._resolve(request, ack_id, failure)
         if request.is_ack:
             self.unanswered -= sent - staying - len(answer.split)
+        self._resolve_answered(request, answer)
         return answer
+
+    def _resolve_answered(self, request: AckRequest, answer: AckResult) -> None:
+        """Count the failures of a request, and then resolve its futures."""
+        if not request.is_receipt:
+            self.failures += len(answer.failed)
+        # After all counts, because whoever has the result may look at the statistics.
+        if self._futures:
+            for ack_id in answer.succeeded:
+                self._resolve(request, ack_id, None)
+            for ack_id, failure in answer.failed.items():
+                self._resolve(request, ack_id, failure)
 
     def _in_doubt(self, request: AckRequest) -> set[str]:
         """Return the ids of a request for which an earlier attempt may have taken effect."""
@@ -315,10 +324,9 @@ class Outbox:
             self._ordered_retry.record_answer(request.sent_at, (), (), is_away=True)
         else:
             self._keepalive.untrack(request)
-        for ack_id, failure in answer.failed.items():
-            self._resolve(request, ack_id, failure)
         if request.is_ack:
             self.unanswered -= len(request.ack_ids)
+        self._resolve_answered(request, answer)
         return answer
 
     def abandon(self, in_flight: Iterable[AckRequest], why: str) -> dict[str, AcknowledgeError]:
@@ -352,11 +360,13 @@ class Outbox:
         self._keepalive.clear()
         for retries in self._retries.values():
             retries.clear()
+        settlements = {i: e for (purpose, _, i), e in errors.items() if purpose in _SETTLEMENTS}
+        self.failures += len(settlements)
         futures, self._futures = self._futures, {}
         for key, of_key in futures.items():
             for future in of_key:
                 resolve(future, errors.get(key, unsent))
-        return {i: error for (purpose, _, i), error in errors.items() if purpose in _SETTLEMENTS}
+        return settlements
 
     def _send_at(self, when: float, request: AckRequest) -> None:
         self._retries[request.kind].schedule(request, when)

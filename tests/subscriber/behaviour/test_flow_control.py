@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 
 import pytest
 
-from pullstream import FlowControl, Hooks, Message
+from pullstream import FlowControl, Hooks, Message, StreamingPullFuture
 from pullstream.streaming.settings import ReleaseAfter
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
@@ -125,14 +126,17 @@ def test_the_client_reads_at_most_max_messages_from_a_server_that_sends_without_
 
     class Peaks(Hooks):
         def received(self, subscription: str, messages: Sequence[Message]) -> None:
-            peaks.append(future.statistics().load)
+            peaks.append(known.result(TIMEOUT).statistics().load)
 
-    future = here.client.subscribe(
-        SUBSCRIPTION,
-        gate,
-        FlowControl(max_messages=10),
-        use_legacy_flow_control=True,
-        hooks=Peaks(),
+    known: Future[StreamingPullFuture] = Future()
+    known.set_result(
+        here.client.subscribe(
+            SUBSCRIPTION,
+            gate,
+            FlowControl(max_messages=10),
+            use_legacy_flow_control=True,
+            hooks=Peaks(),
+        )
     )
     for number in range(60):
         here.publish(b"%d" % number)

@@ -12,10 +12,10 @@ import pytest
 from pullstream import AckFuture, AcknowledgeError, AcknowledgeStatus, FlowControl, Message
 from pullstream.streaming.ack_requests import ACK_RETRY_FOR, NACK_RETRY_FOR
 from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
-from pullstream_protocol.errors import BY_CODE, Aborted, RpcError, Unavailable
+from pullstream_protocol.errors import BY_CODE, Aborted, PermissionDenied, RpcError, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Log, Stage, keep, stage
 from tests.subscriber.clocks import PacedClock
-from tests.subscriber.streaming.fakes import TIMEOUT
+from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 OTHER = AcknowledgeStatus.OTHER
 
@@ -139,6 +139,29 @@ def test_each_ack_id_of_an_ack_request_is_accepted_retried_or_failed_on_its_own(
     assert here.backlog == 2
 
 
+def test_the_statistics_count_an_ack_before_its_future_has_the_result(here: Stage) -> None:
+    """A failed one counts as failed, and neither waits for an answer any more."""
+    seen: list[tuple[int, int]] = []
+    log = Log(keep)
+    subscription = here.client.subscribe(SUBSCRIPTION, log)
+    here.publish(b"0", b"1")
+
+    def look(_: Future[Any]) -> None:
+        statistics = subscription.statistics()
+        seen.append((statistics.failed, statistics.unanswered))
+
+    first, second = log.wait_for(2)
+    with here.faults.error("Acknowledge", PermissionDenied("not yours"), times=1):
+        future = first.ack_with_response()
+        future.add_done_callback(look)
+        assert status(future) is AcknowledgeStatus.PERMISSION_DENIED
+    future = second.ack_with_response()
+    future.add_done_callback(look)
+    assert status(future) is AcknowledgeStatus.SUCCESS
+    eventually(lambda: len(seen) == 2)
+    assert seen == [(1, 0), (1, 0)]
+
+
 def test_both_acks_of_a_message_that_is_acknowledged_twice_succeed(here: Stage) -> None:
     """A second acknowledgement at the same time or later does no harm.
 
@@ -217,6 +240,8 @@ def test_the_retries_of_an_ack_end_after_a_time_limit_and_its_future_fails(
 
         here.pass_time(clock, future.done)
         assert status(future) is OTHER
+        # A future calls its callbacks after it has its result.
+        eventually(lambda: bool(ended))
         assert limit * 0.4 < ended[0] < limit * 1.2
         assert fault.hits <= 60
         assert manager.future.statistics().failed == 1

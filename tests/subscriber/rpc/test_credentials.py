@@ -8,6 +8,7 @@ import ipaddress
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -315,20 +316,25 @@ def fetch_one_async(connection: Connection) -> object:
 
 def subscribe_to_one(connection: Connection) -> object:
     with SubscriberClient(**connection) as client:
-        future = client.subscribe(SUBSCRIPTION, lambda message: future.cancel())
-        return future.result(TIMEOUT)
+        known: Future[Any] = Future()
+        known.set_result(
+            client.subscribe(SUBSCRIPTION, lambda message: known.result(TIMEOUT).cancel())
+        )
+        return known.result().result(TIMEOUT)
 
 
 def watch_one(connection: Connection) -> object:
     with SubscriberClient(**connection) as client:
-        future = client.watch({TOPIC: 0}, lambda frame: future.cancel())
-        return future.result(TIMEOUT)
+        known: Future[Any] = Future()
+        known.set_result(client.watch({TOPIC: 0}, lambda frame: known.result(TIMEOUT).cancel()))
+        return known.result().result(TIMEOUT)
 
 
 def follow_one(connection: Connection) -> object:
     with SubscriberClient(**connection) as client:
-        future = client.follow(TOPIC, lambda record: future.cancel())
-        return future.result(TIMEOUT)
+        known: Future[Any] = Future()
+        known.set_result(client.follow(TOPIC, lambda record: known.result(TIMEOUT).cancel()))
+        return known.result().result(TIMEOUT)
 
 
 def listen_to_one(connection: Connection) -> object:

@@ -217,6 +217,8 @@ def test_leases_of_messages_unread_in_a_reader_pause_count_from_the_start_of_the
         running.clock.advance(40)
         gate.open()
         gate.wait_for()
+        # The other message is not leased any more.
+        eventually(lambda: running.future.statistics().leased == 1)
         running.clock.advance(8)
         assert running.calls.modified.get(timeout=TIMEOUT) == ("b", 40)
         gate.open()
