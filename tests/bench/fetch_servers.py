@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
-from tests.interop.test_java_emulator import free_port
+from tests.free_port import free_port
 
 from .fetch_cases import NATS, REDIS, FetchWork
 from .servers import Broker, running, serving

@@ -18,7 +18,8 @@ from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.interop.test_java_emulator import JAR, JAVA, free_port
+from tests.free_port import free_port
+from tests.interop.test_java_emulator import JAR, JAVA
 
 ROOT = Path(__file__).parents[2]
 

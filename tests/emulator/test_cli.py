@@ -11,6 +11,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.completed import run_command
 from tests.emulator.program import COMMAND, error_of, refusal, running
 from tests.emulator.wire import TIMEOUT, Wire
+from tests.free_port import free_port
 
 # Seconds from the signal to the end of the process, on any machine.
 STOPS_WITHIN = 2.0
@@ -36,8 +37,7 @@ def test_the_emulator_program_prints_its_address_and_stops_on_a_signal(
 
 def test_the_port_option_of_the_emulator_program_sets_the_port() -> None:
     """Another broker can start on the same port at once."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     for _ in range(2):
         with running("--port", str(port)) as (process, endpoint):
             assert endpoint == f"127.0.0.1:{port}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import threading
 import uuid
@@ -17,6 +16,7 @@ import pytest
 
 from pullstream import FlowControl, Message, SubscriberClient, TopicAdminClient
 from pullstream.exceptions import AcknowledgeStatus
+from tests.free_port import free_port
 from tests.subscriber.behaviour.stage import Log
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
@@ -45,13 +45,6 @@ pytestmark = pytest.mark.skipif(
     JAR is None or JAVA is None,
     reason=f"needs java and Google's Pub/Sub emulator (or {JAR_VARIABLE}=path of its jar)",
 )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")

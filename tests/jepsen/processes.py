@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import IO
+
+from tests.free_port import free_port
 
 ROOT = Path(__file__).parents[2]
 # Seconds for a start or an orderly end on a busy machine.
@@ -85,8 +86,7 @@ class BrokerProcess(Process):
     """A broker with a data directory, which has the same port in every life."""
 
     def __init__(self, directory: Path, durability: str, errors: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.endpoint = f"127.0.0.1:{self.port}"
         arguments = [
             *("pullstream_emulator", "--host", "127.0.0.1", "--port", str(self.port)),

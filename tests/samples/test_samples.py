@@ -17,7 +17,7 @@ from pullstream import PublisherClient, PublisherOptions, SubscriberClient, Topi
 from pullstream_emulator import Emulator
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.completed import run_command
-from tests.interop.test_java_emulator import free_port
+from tests.free_port import free_port
 from tests.subscriber.streaming.fakes import eventually
 
 ROOT = Path(__file__).parents[2]

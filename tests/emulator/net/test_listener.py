@@ -34,6 +34,7 @@ from tests.emulator.rest_client import (
     wait_until_no_stream,
 )
 from tests.emulator.wire import TIMEOUT, Wire
+from tests.free_port import free_port
 from tests.subscriber.streaming.fakes import eventually
 
 # A broker with both protocols on one port.
@@ -258,12 +259,6 @@ def test_the_connection_of_a_half_sent_http_request_is_closed_after_the_receive_
                 connection.sendall(said)
                 end_of(connection)
                 assert time.perf_counter() - began < TIMEOUT / 2
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 def end_of(connection: socket.socket) -> None:

@@ -17,15 +17,14 @@ from pullstream_emulator.config import ConfigError
 from pullstream_emulator.net.loading_server import LOADING, LoadingServer
 from pullstream_protocol.rpcs import BY_METHOD
 from tests.emulator.wire import TIMEOUT
+from tests.free_port import free_port
 
 HOST = "127.0.0.1"
 
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server((HOST, 0)) as free:
-        found: int = free.getsockname()[1]
-        return found
+    return free_port()
 
 
 def answer(port: int, path: str) -> tuple[int, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pullstream.cli.clock import clock as clock_command
 from pullstream.cli.faults import faults as faults_command
 from pullstream_emulator import Emulator
 from pullstream_emulator.access import Access, Principal
+from tests.free_port import free_port
 
 pytest.importorskip("click")
 
@@ -85,8 +85,7 @@ def test_an_admin_command_that_the_broker_refuses_prints_the_error_in_one_line(
 
 def test_an_admin_command_prints_the_address_of_an_unreachable_broker() -> None:
     """Nothing listens on the port of this test."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     ran = run(faults_command, "list", "--endpoint", f"127.0.0.1:{port}")
     assert ran.exit_code == 1
     assert ran.output.startswith(f"Error: http://127.0.0.1:{port} does not answer: ")
