@@ -564,7 +564,7 @@ class PublishSender:
     ) -> None:
         """Resolve a batch and run its done callbacks; make room for others."""
         size = batch.size - len(batch.sequencer.prefix)
-        # Before the result, because whoever has it may publish into this room.
+        # Before the result, because a caller that has it may publish at once.
         admitted = self._uncount(len(batch.entries), size) if batch.is_counted else []
         self._run(batch.outcome.resolve(message_ids, error))
         if batch.is_counted:

@@ -230,7 +230,7 @@ class Outbox:
         """Count the failures of a request, and then resolve its futures."""
         if not request.is_receipt:
             self.failures += len(answer.failed)
-        # After all counts, because whoever has the result may look at the statistics.
+        # After all counts, because a caller that has the result may look at the statistics.
         if self._futures:
             for ack_id in answer.succeeded:
                 self._resolve(request, ack_id, None)

@@ -32,7 +32,7 @@ from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 from tests.threads import assert_ended_since
 
 # The seconds that a shutdown may take if no callback has to be waited for. A busy machine needs a
-# part of it. A step that waits in vain takes longer.
+# part of it. A step that waits for nothing takes longer.
 GRACE = 0.8 * FLUSH_TIMEOUT
 
 # The time limit of a shutdown that must not use it up.
