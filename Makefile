@@ -22,7 +22,7 @@ demo-spark: .venv/cli,delta.stamp ## by Spark: a Delta table with its lag, and w
 	@$(BIN)/python samples/spark_windows.py
 
 # Two processes run all Spark tests, and all share the other tests. They wait as long as they compute.
-test: .venv/dev.stamp ## run the whole test suite (ARGS="-k lease": part of it)
+test: .venv/dev.stamp .venv/spark-classes.jsa ## run the whole test suite (ARGS="-k lease": part of it)
 	@$(BIN)/python -m pytest --numprocesses 6 --dist loadgroup $(ARGS)
 
 # Each version has its environment in build/. The tests of Spark are skipped for Python 3.10.
@@ -130,6 +130,10 @@ clean: ## remove everything that the other targets created
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@$(BIN)/python $(PIP_INSTALL) --editable '.[$*]'
 	@touch $@
+
+# Tests that start Spark start it more quickly with an archive of its classes, and run without it, too.
+.venv/spark-classes.jsa: .venv/dev.stamp
+	-@$(BIN)/python -m tests.quick_java
 
 # A separate environment, because the compiler is older than the packages in .venv. generate.py states
 # its version.

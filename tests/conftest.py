@@ -11,6 +11,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.quick_java import QUICK_JAVA, quick_java
+
 # A shell starts background jobs with Ctrl-C ignored, and the programs that tests start and then
 # interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -20,10 +22,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # life, and stderr must stay empty.
 os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
 
-# The JVMs of Spark that tests start are short-lived, so only the quick compiler is used. The other
-# one would not pay off. Spark prints no line about these variables, as Java would about its own.
-for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-    os.environ.setdefault(name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Spark prints no line about these variables, as Java would about its own.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", quick_java())
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JAVA)
 
 # The duration of one example depends on the machine, which others use as well.
 settings.register_profile("pullstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])

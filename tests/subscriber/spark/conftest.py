@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pullstream_emulator import Emulator
+from tests.quick_java import QUICK_JAVA
 from tests.subscriber.spark.object_stores import azure, gcs, s3
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         config={
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            # Short-lived, so only the quick compiler is used. The other one would not pay off.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": QUICK_JAVA,
         },
     )
     yield session

@@ -16,6 +16,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.quick_java import QUICK_JAVA
+
 from .processes import descendants, runs_with, wait_until_gone
 
 if TYPE_CHECKING:
@@ -172,7 +174,7 @@ class _Driver:
             "local[2]",
             config={
                 "spark.sql.shuffle.partitions": "1",
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                "spark.driver.extraJavaOptions": QUICK_JAVA,
             },
         )
 

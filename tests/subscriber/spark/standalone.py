@@ -21,12 +21,11 @@ from pathlib import Path
 import pyspark
 
 from pullstream.spark.local.java import ensure_java
+from tests.quick_java import quick_java
 from tests.subscriber.spark.processes import descendants
 
 _HOST = "127.0.0.1"
 _START = 30.0
-# Short-lived, so only the quick compiler is used.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @contextmanager
@@ -76,7 +75,7 @@ def _process(home: Path, arguments: Sequence[str], hidden: Path | None = None) -
     variables = {
         **os.environ,
         "SPARK_DAEMON_MEMORY": "128m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
+        "SPARK_DAEMON_JAVA_OPTS": quick_java(),
         "SPARK_LOCAL_IP": _HOST,
         "SPARK_LOCAL_DIRS": str(home),
     }

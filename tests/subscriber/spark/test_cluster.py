@@ -13,6 +13,7 @@ import pytest
 from pullstream import TopicAdminClient
 from pullstream.spark.local.java import ensure_java
 from pullstream_emulator import Emulator
+from tests.quick_java import quick_java
 from tests.typing.checkers import build_wheel, python_without_project
 
 from .stage import SUBSCRIPTION, publish, subscribed
@@ -57,8 +58,7 @@ def test_a_spark_job_submitted_with_the_wheel_runs_without_pullstream_installed(
         [
             *(str(home / "bin" / "spark-submit"), "--master", MASTER, "--py-files", str(package)),
             *("--conf", "spark.executor.memory=1g", "--conf", "spark.ui.enabled=false"),
-            *("--driver-java-options", "-XX:TieredStopAtLevel=1"),
-            *("--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"),
+            *("--conf", f"spark.executor.extraJavaOptions={quick_java()}"),
             *(str(job), broker.endpoint, SUBSCRIPTION, COPY, str(tmp_path)),
         ],
         cwd=tmp_path,
