@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.completed import run_command
+from tests.emulator.loop_steps import on_this_machine
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -93,7 +94,7 @@ UNWANTED = [
     *("aiohttp", "click", "pullstream_emulator", "google.auth", "http.server"),
     *("opentelemetry", "prometheus_client", "pyarrow", "pyspark", "rich"),
 ]
-# Processor time: twice the real cost, for slow machines, and below the cost of a heavy import.
+# Processor time: twice the real cost, and below the cost of a heavy import.
 IMPORT_SECONDS = 1.0
 
 MEASURE_IMPORT = """
@@ -131,7 +132,7 @@ def test_the_error_for_a_name_that_only_googles_package_has_points_to_that_packa
 def test_importing_the_sdk_is_fast_and_loads_no_unneeded_modules() -> None:
     """The import is fast and loads no module that a subscribing program may never need."""
     command = [sys.executable, "-c", MEASURE_IMPORT]
-    output = run_command(command, cwd=ROOT, check=True).stdout
-    measured = json.loads(output)
-    assert set(UNWANTED) & set(measured["modules"]) == set()
-    assert measured["seconds"] < IMPORT_SECONDS
+    # The least of three, because other processes take the caches of the processor.
+    measured = [json.loads(run_command(command, cwd=ROOT, check=True).stdout) for _ in range(3)]
+    assert set(UNWANTED) & set(measured[0]["modules"]) == set()
+    assert min(each["seconds"] for each in measured) < on_this_machine(IMPORT_SECONDS)

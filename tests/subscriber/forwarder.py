@@ -20,6 +20,7 @@ class _Pair:
     def __init__(self, near: socket.socket, far: socket.socket) -> None:
         self._sockets = (near, far)
         self.is_forgotten = False
+        self.is_open = True
 
     def start(self) -> None:
         near, far = self._sockets
@@ -37,6 +38,7 @@ class _Pair:
             while data := one.recv(CHUNK):
                 if not self.is_forgotten:
                     other.sendall(data)
+            self.is_open = False
             if not self.is_forgotten:
                 other.shutdown(socket.SHUT_WR)
 
@@ -61,15 +63,18 @@ class Forwarder:
         self._pairs: list[_Pair] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def forget(self) -> int:
-        """Leave all present connections open, and forward nothing more on them; count them.
+    @property
+    def connections(self) -> int:
+        """Number of connections on which it forwards."""
+        return sum(pair.is_open and not pair.is_forgotten for pair in self._pairs)
+
+    def forget(self) -> None:
+        """Leave all present connections open, and forward nothing more on them.
 
         New connections are forwarded.
         """
-        alive = [pair for pair in self._pairs if not pair.is_forgotten]
-        for pair in alive:
+        for pair in self._pairs:
             pair.is_forgotten = True
-        return len(alive)
 
     def cut(self) -> None:
         """End all connections to the port, and return when its server has closed its side too."""
