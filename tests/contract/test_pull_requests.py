@@ -263,7 +263,7 @@ def test_the_second_request_of_a_fetch_waits_only_for_the_time_left_by_the_first
         world.emulator.faults.delay("Pull", 0.3, times=1),
         pytest.raises(PullTimeout),
     ):
-        client.fetch(SUBSCRIPTION, timeout=2)
+        client.fetch(SUBSCRIPTION, timeout=3)
     (_, first), (_, second) = recorder.sent
     assert second < first - 0.29
 
@@ -300,7 +300,7 @@ def test_a_fetch_with_min_messages_waits_for_that_many_messages(
 def test_a_fetch_returns_fewer_messages_than_min_messages_at_its_timeout(world: PullWorld) -> None:
     """The result reports that there are fewer."""
     world.publish("a")
-    fetched = world.client.fetch(SUBSCRIPTION, 4, timeout=1, min_messages=3)
+    fetched = world.client.fetch(SUBSCRIPTION, 4, timeout=3, min_messages=3)
     assert (texts(fetched), fetched.reason) == (["a"], "timed_out")
 
 

@@ -14,6 +14,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
+from tests.contract.channel_fixtures import early_answers as early_answers
 from tests.interop.google_python import PROJECT, SUBSCRIPTION, TIMEOUT, TOPIC, Clients, Connect
 from tests.interop.google_python import clients as clients
 from tests.interop.google_python import connect as connect
@@ -138,11 +139,11 @@ def test_a_google_client_can_pull_messages_and_acknowledge_extend_or_nack_them(
 
 
 def test_a_pull_by_a_google_client_returns_an_empty_list_if_there_are_no_messages(
-    clients: Clients,
+    clients: Clients, early_answers: float
 ) -> None:
     """The answer comes before the client's deadline, so there is no error."""
     response = clients.subscriber.pull(
-        subscription=SUBSCRIPTION, max_messages=1, timeout=1.0, retry=None
+        subscription=SUBSCRIPTION, max_messages=1, timeout=early_answers + 0.5, retry=None
     )
     assert list(response.received_messages) == []
 

@@ -252,7 +252,7 @@ def test_a_call_held_by_the_drop_fault_ends_with_deadline_exceeded_and_has_no_ef
     """The call is not carried out: the topic exists, and no message is leased."""
     wire.publish("a")
     with faults.drop(method) as fault:
-        call = wire.start(method, request_, timeout=1)
+        call = wire.start(method, request_, timeout=3)
         assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         assert fault.hits == 1
         assert emulator.inspect(lambda engine: engine.get_topic(TOPIC)).name == TOPIC

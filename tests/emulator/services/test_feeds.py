@@ -17,6 +17,7 @@ from pullstream_protocol.errors import ResourceExhausted
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
+from tests.contract.channel_fixtures import early_answers as early_answers
 from tests.emulator.broker import TOPIC
 from tests.emulator.loop_steps import measured_steps, on_this_machine
 from tests.emulator.wire import TIMEOUT, Wire
@@ -106,13 +107,13 @@ def test_a_broker_reset_ends_waiting_feed_reads_and_watches_with_not_found(
 
 
 def test_a_waiting_feed_read_is_answered_empty_before_the_deadline_of_its_caller(
-    wire: Wire,
+    wire: Wire, early_answers: float
 ) -> None:
     append(wire, "a")
     request = feeds.ReadRequest(topic=TOPIC)
     request.start.tail = True
     request.wait.FromSeconds(20)
-    assert wire.call("Read", request, timeout=2).caught_up
+    assert wire.call("Read", request, timeout=early_answers + 0.3).caught_up
 
 
 def test_a_watch_session_can_be_resumed_through_a_second_emulator_of_the_same_broker(

@@ -16,6 +16,7 @@ from pullstream_emulator.engine.delivery.consumers import MAX_WAITING
 from pullstream_emulator.services.subscriber import SubscriberService
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.contract.channel_fixtures import early_answers as early_answers
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.rest_client import wait_for_pulls
 from tests.emulator.wire import TIMEOUT, Wire, wait_until_idle
@@ -87,10 +88,10 @@ def test_a_waiting_pull_is_answered_by_a_redelivery(
 
 
 def test_a_waiting_pull_gets_an_empty_response_before_the_deadline_of_its_caller(
-    wire: Wire, emulator: Emulator
+    wire: Wire, emulator: Emulator, early_answers: float
 ) -> None:
     """The answer is an empty list with OK, so that the caller need not handle an error."""
-    call = start_pull(wire, emulator, timeout=2)
+    call = start_pull(wire, emulator, timeout=early_answers + 2)
     assert data(call.result()) == []
     assert call.code() is grpc.StatusCode.OK
 

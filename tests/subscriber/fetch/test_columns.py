@@ -32,7 +32,7 @@ def test_fetched_columns_have_the_fields_of_the_messages(broker: Emulator) -> No
         assert columns.attributes == [{"color": "red"}, {}]
         assert [message.data for message in columns] == [b"a", b"b"]
         columns.ack()
-        nothing = client.fetch(NAME, timeout=1, missing_ok=True, columns=True)
+        nothing = client.fetch(NAME, timeout=3, missing_ok=True, columns=True)
         assert (len(nothing), nothing.data, nothing.message_ids) == (0, [], [])
         nothing.ack()
         nothing.nack([])

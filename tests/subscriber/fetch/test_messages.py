@@ -94,7 +94,7 @@ def test_an_empty_list_of_fetched_messages_can_be_acknowledged_without_an_error(
     with SubscriberClient(endpoint=broker.endpoint) as client:
         with pytest.raises(PullTimeout):
             client.fetch(NAME, timeout=0.05)
-        with client.fetch(NAME, timeout=1, missing_ok=True) as messages:
+        with client.fetch(NAME, timeout=3, missing_ok=True) as messages:
             assert (messages, messages.reason) == ([], "timed_out")
             messages.ack()
 

@@ -467,7 +467,7 @@ def test_every_kind_of_client_call_sends_the_token_of_the_client_to_the_server(
             TOPIC, None, on_message=heard.append, on_done=lambda _: listening.set()
         )
         assert listening.wait(TIMEOUT)
-        assert client.fetch(SUBSCRIPTION, timeout=1, missing_ok=True) == []
+        assert client.fetch(SUBSCRIPTION, timeout=3, missing_ok=True) == []
         publish()
         with client.fetch(SUBSCRIPTION) as messages:
             messages[0].nack_with_response().result(TIMEOUT)
