@@ -16,7 +16,7 @@ from pullstream.spark.local.java import ensure_java
 from . import calls
 from .recorded_calls import CALLS, recorded
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 
 def test_spark_calls_a_streaming_source_in_the_recorded_order(tmp_path: Path) -> None:

@@ -119,7 +119,6 @@ def broker(tmp_path: Path) -> Iterator[KillableBroker]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_after_fifty_kills_of_a_broker_every_answered_request_has_its_effect(
     broker: KillableBroker, tmp_path: Path
 ) -> None:

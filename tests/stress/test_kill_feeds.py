@@ -63,7 +63,6 @@ def everything(wire: Wire, topic: str) -> list[tuple[int, int]]:
         start.after_seq = answer.next_seq
 
 
-@pytest.mark.timeout(120)
 def test_kills_of_a_broker_lose_no_confirmed_feed_append_and_no_routed_copy_c2_5_c2_10(
     tmp_path: Path,
 ) -> None:

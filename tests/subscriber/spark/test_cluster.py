@@ -18,7 +18,7 @@ from tests.typing.checkers import build_wheel, python_without_project
 
 from .stage import SUBSCRIPTION, publish, subscribed
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 COPY = "projects/p/topics/copy"
 MASTER = "local-cluster[1,2,1024]"

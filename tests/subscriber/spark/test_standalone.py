@@ -17,7 +17,7 @@ from pullstream_emulator import Emulator
 from tests.subscriber.spark.stage import SUBSCRIPTION, TOPIC, publish, subscribed
 from tests.subscriber.spark.standalone import can_hide, standalone_cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 # The Python of the workers, which a setting of the executors can break.
 PYTHON = """\

@@ -18,7 +18,7 @@ from tests.subscriber.spark.stage import SUBSCRIPTION, TOPIC, publish, subscribe
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 OTHER = "projects/p/subscriptions/other"
 

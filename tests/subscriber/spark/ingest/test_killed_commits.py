@@ -58,7 +58,6 @@ def expected(kind: str, batches: int) -> list[int]:
     return sorted(ids)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_in_the_table_once_when_its_driver_is_killed_at_any_step(
     drivers: Drivers, tmp_path: Path, kind: str

@@ -237,7 +237,6 @@ def postgresql() -> Iterator[PostgresqlServer]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_documented_ingest_command_writes_each_message_once_to_postgresql(
     orders: Emulator, postgresql: PostgresqlServer, tmp_path: Path
 ) -> None:
