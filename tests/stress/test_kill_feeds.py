@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import pytest
 
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
