@@ -96,8 +96,8 @@ soak: .venv/dev.stamp ## ten minutes on a broker with faults (ARGS="--seconds 60
 	@$(BIN)/python -m tests.soak.tables $(TABLE_ARGS)
 	@$(BIN)/python -m tests.soak.receivers $(RECEIVER_ARGS)
 
-spark-matrix: .venv/dev.stamp ## run other versions of Spark, read our tables with Delta's and Iceberg's own jars, and write the table of versions into the docs
-	@$(BIN)/python -m tests.spark_matrix.run
+spark-matrix: .venv/dev.stamp ## run other versions of Spark, read our tables with Delta's and Iceberg's own jars, and write the table of versions into the docs (ARGS=--missing: only what it lacks)
+	@$(BIN)/python -m tests.spark_matrix.run $(ARGS)
 
 clients: .venv/dev.stamp ## run Google's clients in Go, Java, Node and Python, and Apache Beam on this broker and on Google's (ARGS="--only 'go/*'")
 	@$(BIN)/python -m tests.clients.run $(ARGS)

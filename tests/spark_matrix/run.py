@@ -1,16 +1,18 @@
 """`make spark-matrix`: other versions of Spark, and the formats' own jars as readers.
 
-    python -m tests.spark_matrix.run
+    python -m tests.spark_matrix.run [--missing]
 
 Writes tables of each format, directly and by `pullstream ingest` with several versions of PySpark,
 and reads them by Spark with Delta's and Iceberg's own jars. Runs batch read and sink with the
 oldest PySpark that has them. Writes the table of tested versions into docs/spark-deploy.md if
-everything is right, and exits with 1 otherwise. Needs Java, Maven with its central repository, and
+everything is right, and exits with 1 otherwise. With --missing, only tests run that the table does
+not have, and their lines are added to it. Needs Java, Maven with its central repository, and
 a package index.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import os
@@ -19,9 +21,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +41,16 @@ from tests.spark_matrix import rest_catalog
 from tests.spark_matrix.connect_job import ConnectJob, run_with_kills
 from tests.spark_matrix.read import PACKAGES, QUERIES
 from tests.spark_matrix.recorded_calls import CALLS, recorded
-from tests.spark_matrix.report import PAGE, Check, terminal_table, write_docs
-from tests.subscriber.spark.tables.test_tables import COLUMNS, SOURCE, rows, table, written
+from tests.spark_matrix.report import (
+    PAGE,
+    Check,
+    Key,
+    terminal_table,
+    write_docs,
+    written_checks,
+)
+from tests.subscriber.spark.tables.test_tables import COLUMNS, SOURCE, rows, table
+from tests.subscriber.spark.tables.test_tables import written as files_of
 
 ROOT = Path(__file__).parents[2]
 HERE = ROOT / "tests" / "spark_matrix"
@@ -60,6 +72,11 @@ BATCHES, ROWS = 3, 60
 LOST = "`pullstream ingest`, the checkpoint lost between two runs"
 KILLED = (
     "`pullstream ingest` by Spark Connect; client, worker and server killed, the checkpoint lost"
+)
+CONNECTED = "source, batch read and sink by Spark Connect"
+CALLED = "the calls of a streaming source"
+READ, WRITE, READ_STREAM, WRITE_STREAM = (
+    f'`{one}.format("pubsub")`' for one in ("read", "write", "readStream", "writeStream")
 )
 UPSERTS = "`pullstream ingest --merge-on`, a change of every row"
 TOPICS = ("orders", "copy", "stream-copy")
@@ -133,26 +150,43 @@ class WrittenTable:
     folder: str
     problem: str = ""
 
+    @property
+    def key(self) -> Key:
+        return self.format, self.what, self.by
+
 
 # ---- tables that are written directly ------------------------------------------------------------
 
 
-def written_tables(place: str) -> Iterator[WrittenTable]:
+# A table, and the function that writes it and returns the problem.
+Work = tuple[WrittenTable, Callable[[], str]]
+
+
+def written(works: Iterable[Work], known: Set[Key]) -> Iterator[WrittenTable]:
+    """Write the tables that are not known."""
+    for one, write in works:
+        if one.key not in known:
+            yield replace(one, problem=write())
+
+
+def direct_tables(place: str) -> Iterator[Work]:
     for format in READERS:
         for number, partition_by in enumerate(PARTITIONS):
             folder = f"{place}/{format}-{number}/orders"
-            write(format, folder, partition_by)
             what = f"a table by {', '.join(partition_by)}" if partition_by else "a table"
-            yield WrittenTable(format, what, version_of(LIBRARIES[format]), folder)
+            one = WrittenTable(format, what, version_of(LIBRARIES[format]), folder)
+            yield one, partial(write, format, folder, partition_by)
 
 
-def write(format: str, folder: str, partition_by: Sequence[str]) -> None:
-    """Write a table in three batches."""
+def write(format: str, folder: str, partition_by: Sequence[str]) -> str:
+    """Write a table in three batches, and return the problem."""
     to = table(format, folder, *partition_by)
     for number in range(BATCHES):
         batch = BatchName(SOURCE, number)
         some = rows(*range(number * ROWS, (number + 1) * ROWS))
-        assert to.commit(written(to, some, batch), batch)
+        if not to.commit(files_of(to, some, batch), batch):
+            return f"batch {number} was not committed"
+    return ""
 
 
 def version_of(library: str) -> str:
@@ -162,18 +196,18 @@ def version_of(library: str) -> str:
 # ---- tables in a REST catalog --------------------------------------------------------------------
 
 
-def written_to_catalog(place: str, url: str) -> Iterator[WrittenTable]:
-    """Write tables into a catalog by its protocol, directly and by jobs."""
+def catalog_tables(place: str, url: str) -> Iterator[Work]:
+    """Return tables in a catalog that are written by its protocol, directly and by jobs."""
     library = f"{version_of('pyiceberg')}, {rest_catalog.version()}"
-    problem = replay(f"{place}/replayed", url, "sales.replayed")
     what = "REST catalog: create, append, and every batch twice"
-    yield WrittenTable("iceberg", what, library, f"{url}#sales.replayed", problem)
+    one = WrittenTable("iceberg", what, library, f"{url}#sales.replayed")
+    yield one, partial(replay, f"{place}/replayed", url, "sales.replayed")
     for what, is_upsert in ((LOST, False), (UPSERTS, True)):
         own = f"sales.upserts{is_upsert}".lower()
         catalog = ("--table", own, "--catalog", "type=rest", "--catalog", f"uri={url}")
-        one = written_by_job(Path(place, own), INGEST[-1], "iceberg", is_upsert, *catalog)
+        one, write = by_job(Path(place, own), INGEST[-1], "iceberg", is_upsert, *catalog)
         by = f"{one.by}, {rest_catalog.version()}"
-        yield replace(one, what=f"REST catalog: {what}", by=by, folder=f"{url}#{own}")
+        yield replace(one, what=f"REST catalog: {what}", by=by, folder=f"{url}#{own}"), write
 
 
 def replay(folder: str, url: str, own: str) -> str:
@@ -186,7 +220,7 @@ def replay(folder: str, url: str, own: str) -> str:
     for number in range(BATCHES):
         batch = BatchName(SOURCE, number)
         some = rows(*range(number * ROWS, (number + 1) * ROWS))
-        results = [one.commit(written(one, some, batch), batch) for one in tables]
+        results = [one.commit(files_of(one, some, batch), batch) for one in tables]
         if results != [True, False]:
             return f"the commits of batch {number} returned {results}"
     return ""
@@ -195,20 +229,25 @@ def replay(folder: str, url: str, own: str) -> str:
 # ---- jobs ----------------------------------------------------------------------------------------
 
 
-def written_by_jobs(place: str) -> Iterator[WrittenTable]:
-    """Run `pullstream ingest` with each version of PySpark into each format."""
+def tables_of_jobs(place: str) -> Iterator[Work]:
+    """Return tables that `pullstream ingest` writes, with each version of PySpark."""
     for version in INGEST:
         for format in READERS:
-            yield written_by_job(Path(place, f"{format}-{version}"), version, format)
+            yield by_job(Path(place, f"{format}-{version}"), version, format)
     for format in ("delta", "iceberg"):
-        yield written_by_job(Path(place, f"{format}-upserts"), INGEST[-1], format, True)
+        yield by_job(Path(place, f"{format}-upserts"), INGEST[-1], format, True)
     for version, format in CONNECT.items():
-        yield written_over_connect(Path(place, f"connect-job-{version}"), version, format)
+        folder = Path(place, f"connect-job-{version}")
+        one = WrittenTable(format, KILLED, versions(version, format), f"{folder}/orders")
+        yield one, partial(write_over_connect, folder, version, format)
 
 
-def written_over_connect(folder: Path, version: str, format: str) -> WrittenTable:
+def versions(version: str, format: str) -> str:
+    return f"PySpark {version}, {version_in(version, LIBRARIES[format])}"
+
+
+def write_over_connect(folder: Path, version: str, format: str) -> str:
     """Write all rows to a table over Spark Connect, while parts of the job are killed."""
-    by = f"PySpark {version}, {version_in(version, LIBRARIES[format])}"
     with Emulator() as broker:
         prepare(broker, "orders")
         words = [*arguments(broker, folder), "--format", format, "--partition-by", "country"]
@@ -217,19 +256,20 @@ def written_over_connect(folder: Path, version: str, format: str) -> WrittenTabl
         job = ConnectJob(environment(version), own, broker, words, state, subscription)
         problem = run_with_kills(job, lambda *part: publish(broker, *part), BATCHES * ROWS)
         backlog = broker.backlog(subscription)
-    left = f"{backlog} messages are not acknowledged" if backlog else ""
-    return WrittenTable(format, KILLED, by, f"{folder}/orders", problem or left)
+    return problem or left(backlog)
 
 
-def written_by_job(
-    folder: Path, version: str, format: str, is_upsert: bool = False, *more: str
-) -> WrittenTable:
-    """Write all rows to a table in two runs of `pullstream ingest`.
+def by_job(folder: Path, version: str, format: str, is_upsert: bool = False, *more: str) -> Work:
+    """Return a table that two runs of `pullstream ingest` write.
 
     The second run changes all rows of the first, or the checkpoint is lost in between.
     """
-    by = f"PySpark {version}, {version_in(version, LIBRARIES[format])}"
-    table = WrittenTable(format, UPSERTS if is_upsert else LOST, by, f"{folder}/orders")
+    what = UPSERTS if is_upsert else LOST
+    one = WrittenTable(format, what, versions(version, format), f"{folder}/orders")
+    return one, partial(write_by_job, folder, version, format, is_upsert, *more)
+
+
+def write_by_job(folder: Path, version: str, format: str, is_upsert: bool, *more: str) -> str:
     words = ["--format", format, "--partition-by", "country", *more]
     total = BATCHES * ROWS
     half = total if is_upsert else total // 2
@@ -244,8 +284,11 @@ def written_by_job(
         publish(broker, half % total, total)
         problem = problem or ingest(version, broker, folder, *words)
         backlog = broker.backlog(name("subscriptions", "orders"))
-    left = f"{backlog} messages are not acknowledged" if backlog else ""
-    return replace(table, problem=problem or left)
+    return problem or left(backlog)
+
+
+def left(backlog: int) -> str:
+    return f"{backlog} messages are not acknowledged" if backlog else ""
 
 
 def version_in(version: str, library: str) -> str:
@@ -335,7 +378,9 @@ def run_python(
 
 
 def read(tables: Sequence[WrittenTable]) -> Iterator[Check]:
-    """Read all tables of a format by Spark with the format's own jar."""
+    """Read tables of a format by Spark with the format's own jar."""
+    if not tables:
+        return
     format = tables[0].format
     version = READERS[format]
     reader = f"PySpark {version}" + (f", {PACKAGES[format]}" if format in PACKAGES else "")
@@ -358,8 +403,11 @@ def differences(line: str, errors: str) -> str:
 # ---- batch read and sink -------------------------------------------------------------------------
 
 
-def batch_checks(place: str) -> Iterator[Check]:
+def batch_checks(place: str, known: Set[Key]) -> Iterator[Check]:
     """Run batch read and sinks with the oldest PySpark; a stream is refused there."""
+    by = f"PySpark {BATCH}"
+    if all(("", what, by) in known for what in (READ, WRITE, WRITE_STREAM, READ_STREAM)):
+        return
     folder = Path(place, BATCH)
     folder.mkdir()
     with Emulator() as broker:
@@ -371,12 +419,11 @@ def batch_checks(place: str) -> Iterator[Check]:
         sent = [[message.data for message in broker.messages(one)] for one in topics]
         backlog = broker.backlog(name("subscriptions", "read"))
     answer = json.loads(run.stdout.splitlines()[-1]) if not run.returncode else {}
-    by = f"PySpark {BATCH}"
     copied = [sorted(json.loads(data)["id"] for data in one) == [*range(ROWS)] for one in sent]
     checks = {
-        '`read.format("pubsub")`': answer.get("acked") == ROWS and not backlog,
-        '`write.format("pubsub")`': copied[0],
-        '`writeStream.format("pubsub")`': copied[1],
+        READ: answer.get("acked") == ROWS and not backlog,
+        WRITE: copied[0],
+        WRITE_STREAM: copied[1],
     }
     for what, is_right in checks.items():
         text = "every message once" if is_right else run.stderr[-1500:]
@@ -384,12 +431,15 @@ def batch_checks(place: str) -> Iterator[Check]:
     needed = "needs PySpark 4.2 or later"
     is_refused = needed in answer.get("stream", "")
     text = "one sentence" if is_refused else run.stderr[-1500:]
-    yield Check("", '`readStream.format("pubsub")`', by, "", f"refused: {text}", is_refused)
+    yield Check("", READ_STREAM, by, "", f"refused: {text}", is_refused)
 
 
-def connect_checks(place: str) -> Iterator[Check]:
+def connect_checks(place: str, known: Set[Key]) -> Iterator[Check]:
     """Run source, batch read and sink in sessions of Spark Connect."""
     for version in CONNECT:
+        by = f"PySpark {version}"
+        if ("", CONNECTED, by) in known:
+            continue
         folder = Path(place, f"connect-{version}")
         folder.mkdir()
         with Emulator() as broker:
@@ -402,47 +452,59 @@ def connect_checks(place: str) -> Iterator[Check]:
         found = json.loads(run.stdout.splitlines()[-1]) if not run.returncode else []
         is_right = found == [ROWS, ROWS] and sorted(sent) == [*range(ROWS)]
         text = "every message once" if is_right else f"{found} {run.stderr[-500:]}"
-        by = f"PySpark {version}"
-        yield Check("", "source, batch read and sink by Spark Connect", by, "", text, is_right)
+        yield Check("", CONNECTED, by, "", text, is_right)
 
 
-def call_checks(place: str) -> Iterator[Check]:
+def call_checks(place: str, known: Set[Key]) -> Iterator[Check]:
     """Record the calls to a streaming source with each version."""
     for version in CALLS:
+        by = f"PySpark {version}"
+        if ("", CALLED, by) in known:
+            continue
         folder = Path(place, f"calls-{version}")
         folder.mkdir()
         run = run_python(version, [HERE / "calls.py", folder])
         found = json.loads(run.stdout.splitlines()[-1]) if not run.returncode else []
         is_right = found == recorded(version)
         text = "as recorded" if is_right else f"{found} {run.stderr[-500:]}"
-        yield Check("", "the calls of a streaming source", f"PySpark {version}", "", text, is_right)
+        yield Check("", CALLED, by, "", text, is_right)
+
+
+def checked(place: str, known: Set[Key]) -> Iterator[Check]:
+    """Run the tests that are not known."""
+    works = [*direct_tables(place), *tables_of_jobs(place)]
+    tables = list(written(works, known))
+    with ExitStack() as stack:
+        if any(one.key not in known for one, _ in catalog_tables(place, "")):
+            url = stack.enter_context(rest_catalog.running(Path(place, "rest")))
+            tables += written(catalog_tables(place, url), known)
+        for format in READERS:
+            yield from read([one for one in tables if one.format == format])
+    yield from batch_checks(place, known)
+    yield from connect_checks(place, known)
+    yield from call_checks(place, known)
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--missing", action="store_true", help="only what the table lacks")
+    chosen = parser.parse_args()
     console = Console()
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             sys.exit(f"make spark-matrix needs {tool}, for the server of Iceberg's REST catalog")
+    earlier = written_checks(PAGE) if chosen.missing else []
     with tempfile.TemporaryDirectory() as place:
-        with rest_catalog.running(Path(place, "rest")) as url:
-            tables = [
-                *(*written_tables(place), *written_by_jobs(place)),
-                *written_to_catalog(place, url),
-            ]
-            checks = [
-                check
-                for format in READERS
-                for check in read([one for one in tables if one.format == format])
-            ]
-        checks += batch_checks(place)
-        checks += connect_checks(place)
-        checks += call_checks(place)
+        checks = list(checked(place, {check.key for check in earlier}))
     console.print(terminal_table(checks))
     if not all(check.is_right for check in checks):
         sys.exit(1)
     day = datetime.fromtimestamp(SYSTEM_CLOCK.now(), timezone.utc).date()
     python = f"Python {platform.python_version()} on {platform.system()}"
-    write_docs(PAGE, checks, f"Tested on {day}, with {python} and {version_of('pyarrow')}")
+    told = f"Tested on {day}, with {python} and {version_of('pyarrow')}"
+    if earlier:
+        told = f"The newest lines were tested on {day}, with {python} and {version_of('pyarrow')}"
+    write_docs(PAGE, [*earlier, *checks], told)
     console.print(f"The table is in {PAGE.relative_to(ROOT)}.")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark_matrix.report import BLOCK, PAGE, Check, write_docs
+from tests.spark_matrix.report import BLOCK, PAGE, Check, write_docs, written_checks
 from tests.written_block import comments
 
 BEGIN, END = comments(BLOCK)
@@ -47,3 +47,17 @@ def test_writing_the_tested_versions_replaces_the_old_ones_and_keeps_the_prose(
     assert text.endswith(f"\n\nTested on 2026-03-02.\n{END}\n\nafter\n")
     assert "| delta | a table | deltalake 1 | PySpark 4.2.1 | second |" in text
     assert "first" not in text
+
+
+def test_the_lines_of_a_table_are_read_again_so_that_others_are_added(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"| a | table |\n\n{BEGIN}\n{END}\n")
+    old = [
+        Check("parquet", "a table", "pyarrow 1", "PySpark 4.2.1", "every row once", True),
+        Check("", "the calls", "PySpark 4.2.1", "", "as recorded", True),
+    ]
+    write_docs(page, old, "Tested")
+    assert written_checks(page) == old
+    new = Check("delta", "a table", "deltalake 1", "PySpark 4.2.1", "every row once", True)
+    write_docs(page, [*written_checks(page), new], "Tested")
+    assert written_checks(page) == [new, *old]
