@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from .rows import Case, Row
 
 FILES = "the same rows from files"
+# Our driver and executors must take at most 1 / 0.9 of its CPU: no source in Python takes less.
+BARE = "a bare source in Python"
 LOOP = "a loop of pulls"
 OURS = "pullstream"
 
@@ -33,7 +35,7 @@ class SparkWork:
 
     @property
     def needs_broker(self) -> bool:
-        return self.mode not in ("files", "convert", "upsert", "commits")
+        return self.mode not in ("files", "bare", "convert", "upsert", "commits")
 
     @property
     def has_publisher(self) -> bool:
@@ -45,7 +47,8 @@ GROUP = "Spark"
 # Java warms up for half a minute, and its compilers take a quarter of the machine. There are enough
 # large batches to make this a small part of the time.
 FEW = 1_000
-MESSAGES = {FEW: 30_000, 10_000: 600_000, 50_000: 1_500_000}
+LARGE = 50_000
+MESSAGES = {FEW: 30_000, 10_000: 600_000, LARGE: 1_500_000}
 
 
 def streamed(rows: int, sink: str, *figures: Row, loop: bool = False) -> Case:
@@ -54,6 +57,8 @@ def streamed(rows: int, sink: str, *figures: Row, loop: bool = False) -> Case:
     runs = {OURS: ours, FILES: replace(ours, mode="files")}
     if loop:
         runs[LOOP] = replace(ours, mode="loop")
+    if rows == LARGE:
+        runs[BARE] = replace(ours, mode="bare")
     # The time of a batch with few rows is Spark's own, and the first measurement shows it.
     once = rows == FEW
     return Case(f"Spark, {rows:,} rows a batch to {sink}", GROUP, runs, figures, once=once)
@@ -138,13 +143,19 @@ CLUSTER = Case(
 
 BATCH = Row("batch_ms", against=FILES)
 WORKER = Row("worker_micros")
-CPU = (WORKER, Row("broker_micros"), Row("executor_micros", against=FILES))
+CPU = (
+    WORKER,
+    Row("broker_micros"),
+    Row("executor_micros", against=FILES),
+    Row("rows", against=BARE),
+    Row("executor_micros", against=BARE, at_least=0.9),
+)
 
 SPARK_CASES = (
     streamed(1_000, "noop", Row("rows", against=FILES), BATCH),
     streamed(10_000, "noop", Row("rows", against=FILES), BATCH, WORKER),
     streamed(
-        50_000,
+        LARGE,
         "noop",
         Row("rows", at_least=80_000),
         Row("rows", against=FILES, at_least=0.45),
@@ -161,7 +172,7 @@ SPARK_CASES = (
         loop=True,
     ),
     streamed(
-        50_000,
+        LARGE,
         "parquet",
         Row("rows", at_least=50_000),
         Row("rows", against=FILES, at_least=0.57),

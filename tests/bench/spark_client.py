@@ -4,6 +4,7 @@
 
 stream: the source, into a sink; messages that were published before are read to the end.
 files: a stream of one file for each batch, with the same rows.
+bare: a source in Python that only hands the same rows to Spark.
 loop: pulls of the official client, createDataFrame, write: the work without a source.
 convert: messages into Arrow, without Spark.
 job: the whole of `run_ingest`, after --earlier commits of others; counts the stored rows.
@@ -223,6 +224,23 @@ def files(arguments: argparse.Namespace) -> Figures:
         return run(reader, arguments, folder)
 
 
+def bare(arguments: argparse.Namespace) -> Figures:
+    from pullstream.columns.record_batch import to_batch
+    from pullstream.message_fields import Columns
+    from pullstream.spark.protocol.encoding import encode
+
+    from .spark_bare import BareSource
+
+    with session() as spark, TemporaryDirectory() as name:
+        path = Path(name) / "rows.arrow"
+        rows = [one.SerializeToString() for one in received(arguments.rows)]
+        path.write_bytes(encode(to_batch(Columns(rows))))
+        spark.dataSource.register(BareSource)
+        reader = spark.readStream.format("bare").option("path", str(path))
+        reader = reader.option("batches", str(arguments.messages // arguments.rows))
+        return run(reader.load(), arguments, Path(name))
+
+
 def loop(arguments: argparse.Namespace) -> Figures:
     """Pull until there are enough messages, then make a DataFrame, write it, and acknowledge."""
     os.environ["PUBSUB_EMULATOR_HOST"] = arguments.endpoint
@@ -347,6 +365,7 @@ def ids_in(table: str, format: str) -> list[str]:
 MODES: dict[str, Callable[[argparse.Namespace], Figures]] = {
     "stream": stream,
     "files": files,
+    "bare": bare,
     "loop": loop,
     "convert": convert,
     "job": job,
