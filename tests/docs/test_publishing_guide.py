@@ -64,7 +64,7 @@ def test_the_shell_commands_of_the_publishing_guide_have_valid_arguments(
         command, _, file = command.partition(" > ")
         arguments = shlex.split(command)
         if arguments[0] == "redrive":
-            arguments += ["--timeout", "0.1"]
+            arguments += ["--timeout", "1"]
         result = pullstream(*arguments, stdin=b"customer-1,two books\n")
         assert result.code == 0, (command, result.stderr)
         if file:

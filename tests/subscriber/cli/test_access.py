@@ -27,7 +27,8 @@ PROJECT = "test"
 TIMEOUT = 60
 
 # The arguments of each command. T, S, F and R are an existing topic, a subscription with a message,
-# a feed and a router; N is a name that does not exist.
+# a feed and a router; N is a name that does not exist. A server on a busy machine answers within a
+# second.
 ARGUMENTS = {
     "clock advance": ["0"],
     "clock show": [],
@@ -44,7 +45,7 @@ ARGUMENTS = {
     "emulator backup": ["B"],
     "fetch": ["S"],
     "follow": ["F", "--until-caught-up"],
-    "listen": ["T", "--idle-exit", "0.1"],
+    "listen": ["T", "--idle-exit", "1"],
     "nack": ["S", "A"],
     "peek": ["S"],
     "publish": ["T", "one"],
@@ -59,7 +60,7 @@ ARGUMENTS = {
         "stored",
         "--available-now",
     ],
-    "redrive": ["S", "--to", "T", "--dry-run", "--timeout", "0.1"],
+    "redrive": ["S", "--to", "T", "--dry-run", "--timeout", "1"],
     "routers delete": ["R"],
     "routers get": ["R"],
     "routers list": [],
@@ -92,7 +93,7 @@ ARGUMENTS = {
     "topics describe": ["T"],
     "topics list": [],
     "topics update": ["T", "--label", "a=b"],
-    "watch": ["F", "--idle-exit", "0.1"],
+    "watch": ["F", "--idle-exit", "1"],
 }
 DEFINITION = json.dumps(
     {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}

@@ -43,7 +43,7 @@ def test_the_fetch_command_with_ack_acknowledges_the_printed_messages(broker: Em
 def test_the_fetch_command_prints_the_messages_received_before_its_timeout() -> None:
     """The note gives the reason."""
     publish(b"one")
-    result = pullstream("fetch", "billing", "--min-messages", "2", "--timeout", "0.1")
+    result = pullstream("fetch", "billing", "--min-messages", "2", "--timeout", "1")
     assert (result.stdout, result.stderr) == (b"one\n", "1 message (timed out)\n")
 
 
@@ -70,7 +70,7 @@ def test_the_fetch_command_without_ack_adds_no_delivery_attempt_to_returned_mess
         assert result.stdout == b"one\n"
     (record,) = pullstream("fetch", "dead-letters", "--json").objects
     assert record["deliveryAttempt"] == 1
-    dry = pullstream("redrive", "dead-letters", "--dry-run", "--to", "orders", "--timeout", "0.5")
+    dry = pullstream("redrive", "dead-letters", "--dry-run", "--to", "orders", "--timeout", "1")
     assert dry.stderr == "would move 1\n"
     for _ in range(2):
         assert pullstream("fetch", "dead-letters", "--no-wait").stdout == b"one\n"

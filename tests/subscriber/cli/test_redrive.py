@@ -35,7 +35,7 @@ def emulator(broker: Emulator) -> Emulator:
 
 
 def redrive(*args: str) -> tuple[int, list[str], str]:
-    result = pullstream("redrive", "dead-letters", "--timeout", "0.2", *args)
+    result = pullstream("redrive", "dead-letters", "--timeout", "1", *args)
     return result.code, result.lines, result.stderr
 
 
@@ -80,7 +80,7 @@ def test_a_dry_run_of_the_redrive_command_prints_the_messages_and_moves_none(
     assert (code, errors) == (0, "would move 4\n")
     assert lines[2] == f"3 to {ORDERS}: stock"
     assert lines[3] == f"4 to {ORDERS}"
-    result = pullstream("redrive", "dead-letters", "--timeout", "0.2", "--dry-run", "--json")
+    result = pullstream("redrive", "dead-letters", "--timeout", "1", "--dry-run", "--json")
     assert result.objects[0] == {"messageId": "1", "topic": ORDERS, "reason": "price"}
     assert emulator.backlog(DEAD_LETTERS) == 4
     assert len(emulator.messages(ORDERS)) == 3
