@@ -235,6 +235,16 @@ CASES = (
         fed(Feed(per_response=100, keys=1000)),
         (paced(8),),
     ),
+    Case(
+        "1,000 ordering keys, 100 per response, window 10,000",
+        "receiving",
+        {
+            name: Run(OURS, Feed(per_response=100, keys=keys), max_messages=10_000)
+            for name, keys in ((OURS, 1000), ("without keys", 0))
+        },
+        # Messages of a key that wait for each other must not make workers wait for each other.
+        (Row("cpu_micros", against="without keys", at_least=0.3),),
+    ),
     sized("1 KB, 100 per response", Feed(per_response=100, size=1024), "100 per response"),
     sized("10 KB, 10 per response", Feed(per_response=10, size=10_240), "10 per response"),
     LATENCY,

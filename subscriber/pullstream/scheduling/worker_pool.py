@@ -329,10 +329,24 @@ class WorkerPool:
             self._pace.learn(perf_counter() - began, taken)
 
     def _forget(self, arguments: deque[Any]) -> None:
-        """Remove a work item after its last argument was taken."""
-        with self._lock:
-            if self._work and self._work[0][1] is arguments:
-                self._work.popleft()
+        """Remove a work item after its last argument was taken.
+
+        This takes no lock. With one message in each work item, as ordering keys have, every worker
+        would want it for every message, and a worker that waits for it gives up Python's lock. With
+        this lock and the one in `MessagesOnHold.ended`, ten workers on two idle cores took 52 µs of
+        CPU for a message instead of 7, for as long as there was more work.
+        """
+        first = self._first()
+        if first is None or first[1] is not arguments:
+            return
+        try:
+            item = self._work.popleft()
+        except IndexError:
+            return
+        if item[1]:
+            # Another thread has removed the finished item, and this is the next one. A `close` at
+            # this moment misses it, as it misses work that is added during the closing.
+            self._work.appendleft(item)
 
     def _share(self) -> None:
         """Get help, because there is more work than one callback."""

@@ -293,7 +293,7 @@ class CallbackRunner:
         self._act(self._hold.failed(message, handled=handled, unhandled=unhandled))
 
     def _end_turn(self, message: Message, shared: Sequence[Message] = ()) -> None:
-        """Run the next message of a key.
+        """End the turn of a key, and run the messages whose turn begins.
 
         Args:
             message: The message whose turn has ended.
@@ -301,8 +301,8 @@ class CallbackRunner:
         """
         following, actions = self._hold.ended(message, shared)
         try:
-            if following is not None:
-                self._submit([following], in_order=True)
+            if following:
+                self._submit(following, in_order=True)
             if actions is not None:
                 self._act(actions)
         except Exception as error:

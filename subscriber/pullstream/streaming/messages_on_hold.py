@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,10 +23,11 @@ MAX_FAILED_KEYS = 10_000
 class MessagesOnHold:
     """Holds the messages of a key while an earlier one runs or has failed.
 
-    Owns the queues of the keys, behind one lock. The consumer's thread offers messages, once per
-    response. The workers report each ordered callback that ends. The dispatcher's thread reports
-    later nacks, and the nacks that the server accepted. The leaser's thread reports lost leases and
-    the end of waits. The shutdown takes all messages.
+    Owns the queues of the keys, behind one lock, and the ended turns that no thread has processed.
+    The consumer's thread offers messages, once per response. The workers report each ordered
+    callback that ends. The dispatcher's thread reports later nacks, and the nacks that the server
+    accepted. The leaser's thread reports lost leases and the end of waits. The shutdown takes all
+    messages.
 
     Guarantees, for each key: callbacks begin in order, and never two at once. When a message fails,
     the later messages stay leased. They do not begin before the failed message has been redelivered
@@ -45,6 +47,9 @@ class MessagesOnHold:
 
     def __init__(self, limits: FlowControl) -> None:
         self._lock = CallLock()
+        # The ended turns that no thread has processed: see `ended`.
+        self._turns: deque[tuple[Message, Sequence[Message]]] = deque()
+        self._ending = threading.Lock()
         self._limits = limits
         # A key is here while one of its messages runs. The deque contains the later messages; it is
         # None until there is one. A key with a failed message is in `_failed` instead.
@@ -106,26 +111,50 @@ class MessagesOnHold:
 
     def ended(
         self, message: Message, shared: Sequence[Message] = ()
-    ) -> tuple[Message | None, Actions | None]:
+    ) -> tuple[list[Message], Actions | None]:
         """End the turn of an ordered message, and of the messages that shared it.
 
+        This does not wait while another thread ends turns: that thread ends this one, too. Workers
+        that wait for each other give up Python's lock for each message (see `WorkerPool._forget`).
+
         Returns:
-            The next message of the key to run, or None; and, for a key with a failed message, the
-            necessary actions.
+            The next messages of this key and of the other keys whose turns this call has ended; and
+            the necessary actions, if one of the keys has a failed message.
         """
+        self._turns.append((message, shared))
+        run: list[Message] = []
+        actions: Actions | None = None
+        # A thread appends its turn and then tries the lock. The owner releases the lock and then
+        # looks for turns. So one of the two sees the other.
+        while self._turns and self._ending.acquire(blocking=False):
+            try:
+                with self._lock:
+                    while self._turns:
+                        actions = self._end_turn(*self._turns.popleft(), run, actions)
+            finally:
+                self._ending.release()
+        return run, actions
+
+    def _end_turn(
+        self,
+        message: Message,
+        shared: Sequence[Message],
+        run: list[Message],
+        actions: Actions | None,
+    ) -> Actions | None:
         key = message.ordering_key
-        with self._lock:
-            if self._failed and key in self._failed:
-                actions = Actions()
-                with self._changing(key, actions) as failed:
-                    for each in (*shared, message):
-                        failed.ended(each, actions)
-                return None, actions
-            held = self._held.get(key)
-            if held:
-                return held.popleft(), None
+        if self._failed and key in self._failed:
+            actions = actions or Actions()
+            with self._changing(key, actions) as failed:
+                for each in (*shared, message):
+                    failed.ended(each, actions)
+            return actions
+        held = self._held.get(key)
+        if held:
+            run.append(held.popleft())
+        else:
             self._held.pop(key, None)
-            return None, None
+        return actions
 
     def waiting_behind(self, message: Message) -> int:
         """Return how many held messages may share the turn of a message."""

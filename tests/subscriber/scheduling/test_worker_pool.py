@@ -412,6 +412,40 @@ def test_a_worker_pool_without_work_for_several_checks_ends_its_stall_monitoring
         assert checks == [True] * (QUIET_CHECKS - 1) + [False]
 
 
+def test_workers_take_work_items_without_the_lock_of_the_pool(watch: Watched) -> None:
+    """Workers that wait for a lock for each message give up Python's lock for each message."""
+    with pool_of(2) as pool:
+        send_to_sleep(pool, 2)
+        done: queue.SimpleQueue[int] = queue.SimpleQueue()
+        with pool._lock:
+            for number in range(10):
+                pool.add(done.put, [number])
+            assert sorted(done.get(timeout=TIMEOUT) for _ in range(10)) == list(range(10))
+        eventually(lambda: pool.running == 0)
+        assert not pool._work
+
+
+def test_a_work_item_that_follows_a_finished_one_stays_if_two_workers_remove_the_finished_one(
+    rig: Rig,
+) -> None:
+    """The second worker has seen the finished item, and takes the next one out instead of it."""
+    finished, following = (rig.done.put, deque[str]()), (rig.done.put, deque(["next"]))
+    seen: deque[object] = deque([finished, following])
+
+    class Late(deque[object]):
+        """A queue from which another worker removes the first item after it was looked at."""
+
+        def __getitem__(self, at: int) -> object:  # type: ignore[override]
+            item = super().__getitem__(at)
+            if item is finished:
+                super().popleft()
+            return item
+
+    rig.pool._work = Late(seen)  # type: ignore[assignment]
+    rig.pool._forget(finished[1])
+    assert list(rig.pool._work) == [following]
+
+
 # ---- with real threads ---------------------------------------------------------------------------
 
 

@@ -117,7 +117,7 @@ def test_the_work_for_repeated_failures_in_one_ordering_key_grows_linearly(size:
             (repeated,) = hold.offer([again[number]], 1.0).run
             repeated.settled = Disposition.ACK
             following, actions = hold.ended(repeated)
-            running = following or (actions.run if actions and actions.run else [running])[0]
+            (running,) = following or (actions.run if actions and actions.run else [running])
 
     return work
 
@@ -186,7 +186,7 @@ def test_the_work_to_ack_all_messages_of_a_redelivered_key_grows_linearly(size: 
             for one in (running, *shared):
                 one.settled = Disposition.ACK
             following, actions = hold.ended(running, shared)
-            running = following or (actions.run[0] if actions and actions.run else None)
+            running = next(iter(following or (actions.run if actions else ())), None)
         assert len(hold) == 0
 
     return work

@@ -60,8 +60,7 @@ class Hold(MessagesOnHold):
 
     def end(self, one: Message) -> list[str]:
         following, actions = self.ended(one)
-        started = [] if following is None else [following]
-        return ids([*started, *(actions.run if actions else ())])
+        return ids([*following, *(actions.run if actions else ())])
 
     def pass_time(self, seconds: float) -> Actions:
         self.now += seconds
@@ -495,7 +494,7 @@ def test_a_redelivery_during_its_messages_callback_is_acked_when_the_callback_ac
     (again,) = hold.receive("0/again").run
     again.settled = Disposition.ACK
     following, actions = hold.ended(again)
-    assert following is None
+    assert following == []
     assert actions is not None
     (old,) = actions.run
     assert old.ack_id == "1"
@@ -601,7 +600,29 @@ def test_a_failure_in_one_ordering_key_does_not_hold_messages_of_other_keys() ->
     other = run_one(hold, "1", key="other")
     hold.nack(run_one(hold, "1"))
     following, actions = hold.ended(other)
-    assert (following and following.ack_id, actions) == ("1", None)
+    assert (ids(following), actions) == (["1"], None)
+
+
+def test_a_turn_that_ends_while_another_thread_ends_turns_is_ended_by_that_thread() -> None:
+    """A worker that waited would be woken by the other one for each message."""
+    hold = Hold()
+    first, other = run_one(hold, "1"), run_one(hold, "1/other", key="other")
+    other.settled = Disposition.ACK
+    with hold._ending:
+        assert hold.ended(other) == ([], None)
+    assert hold.ack(first) == ["1/other", "1"]
+
+
+def test_a_turn_that_ends_while_another_key_fails_gets_the_actions_of_both_keys() -> None:
+    hold = Hold()
+    failing, other = run_one(hold), run_one(hold, "1/other", key="other")
+    hold.nack(failing)
+    (again,) = hold.receive("0/again").run
+    hold.receive("1")
+    again.settled = Disposition.ACK
+    with hold._ending:
+        assert hold.ended(again) == ([], None)
+    assert hold.ack(other) == ["1/other", "1"]
 
 
 def test_only_the_message_that_lost_its_lease_is_skipped_when_a_response_is_processed() -> None:

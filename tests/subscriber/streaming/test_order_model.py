@@ -346,8 +346,8 @@ class OrderUnderFailures(RuleBasedStateMachine):
         if message.settled in (Disposition.NACK, Disposition.DROP):
             self.act(self.hold.failed(message))
         following, actions = self.hold.ended(message)
-        if following is not None:
-            self.begin(following)
+        for each in following:
+            self.begin(each)
         if actions is not None:
             self.act(actions)
 
