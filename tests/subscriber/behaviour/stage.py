@@ -140,11 +140,11 @@ class Stage:
         seem dead, and lease extensions, or they would be late. With `extending`, no lease may end
         meanwhile.
         """
-        assert isinstance(self.clock, ManualClock)
+        assert isinstance(self.clock, PacedClock)
         for _ in range(0, seconds, STEP):
             self.clock.advance(STEP)
+            eventually(partial(self._nothing_is_due, self.clock))
             eventually(self._no_pong_is_missing)
-            eventually(self._nothing_is_due)
             if extending:
                 eventually(self._no_lease_is_about_to_end)
 
@@ -175,10 +175,12 @@ class Stage:
             clock.advance(PING_EVERY / 2)
             eventually(lambda: _next_ping(manager) > clock.monotonic())
 
-    def _nothing_is_due(self) -> bool:
-        now = self.clock.monotonic()
-        leasers = [manager._in_flight.leaser for manager in self._managers]
-        return all(not len(one) or (one._next_wake or 0.0) > now for one in leasers)
+    def _nothing_is_due(self, clock: PacedClock) -> bool:
+        """Return whether leasers and heartbeaters have done their work, and wait."""
+        threads = [manager._in_flight.leaser._thread._thread for manager in self._managers]
+        for manager in self._managers:
+            threads += [stream._heartbeater._thread._thread for stream in manager._streams]
+        return clock.is_awaited_by([one.ident or 0 for one in threads if one.is_alive()])
 
     def _no_pong_is_missing(self) -> bool:
         watched = [

@@ -25,6 +25,7 @@ from pullstream.streaming.settings import Batching
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Events, Stage, stage
+from tests.subscriber.clocks import PacedClock
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 FOREVER = 3600.0
@@ -99,7 +100,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 
 @pytest.fixture
 def on_clock() -> Iterator[Stage]:
-    with stage(ManualClock()) as here:
+    with stage(PacedClock()) as here:
         yield here
 
 

@@ -24,7 +24,7 @@ EXACTLY_ONCE_IN_ORDER: dict[str, Any] = {
 @pytest.fixture(params=[False, True], ids=["unordered", "ordered"])
 def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
     with stage(
-        ManualClock(), enable_exactly_once_delivery=True, enable_message_ordering=request.param
+        PacedClock(), enable_exactly_once_delivery=True, enable_message_ordering=request.param
     ) as here:
         yield here
 

@@ -25,6 +25,7 @@ from pullstream.follow import Record
 from pullstream.logs.follow import settings
 from pullstream.rpc import connection
 from pullstream.streaming import heartbeater
+from pullstream.streaming.manager import StreamingPullManager
 from pullstream_emulator import Emulator, server
 from pullstream_protocol.errors import DeadlineExceeded, RpcError, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC
@@ -129,9 +130,13 @@ def test_a_subscription_replaces_half_open_connections_and_continues(
         received.append(message.data)
         message.ack()
 
-    client.subscribe(SUBSCRIPTION, callback)
+    future = client.subscribe(SUBSCRIPTION, callback)
     world.publish(b"before")
     eventually(lambda: world.broker.backlog(SUBSCRIPTION) == 0)
+    # Before the first answer to a ping, silence does not count.
+    manager = future._subscription
+    assert isinstance(manager, StreamingPullManager)
+    eventually(lambda: manager._streams[0]._heartbeater._liveness._answers_pings)
     world.forget(2)
     world.publish(b"after")
     eventually(lambda: b"after" in received)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from pullstream import AcknowledgeError, AcknowledgeStatus, Hooks, Message
-from pullstream_protocol.clock import ManualClock
 from tests.subscriber.behaviour.stage import (
     SUBSCRIPTION,
     Events,
@@ -20,12 +19,13 @@ from tests.subscriber.behaviour.stage import (
     keep,
     stage,
 )
+from tests.subscriber.clocks import PacedClock
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 
 @pytest.fixture
 def here() -> Iterator[Stage]:
-    with stage(ManualClock(), enable_message_ordering=True) as here:
+    with stage(PacedClock(), enable_message_ordering=True) as here:
         yield here
 
 
@@ -211,7 +211,7 @@ def test_a_message_is_dropped_and_reported_to_a_hook_after_max_lease_duration(
 def test_the_future_of_an_ack_after_the_end_of_the_lease_has_the_servers_answer() -> None:
     """With exactly-once delivery the answer is a refusal, otherwise OK."""
     for exactly_once in (True, False):
-        with stage(ManualClock(), enable_exactly_once_delivery=exactly_once) as here:
+        with stage(PacedClock(), enable_exactly_once_delivery=exactly_once) as here:
             events, log = Events(), Log(keep)
             manager = here.manage(log, hooks=(events,), max_lease_duration=100)
             here.publish(b"a")
@@ -297,7 +297,7 @@ def test_no_callback_begins_on_a_lease_that_ended_while_the_process_was_stopped(
 ) -> None:
     """The message is delivered again, and begins once. The running callback continues."""
     settings = {"enable_exactly_once_delivery": exactly_once, "enable_message_ordering": True}
-    with stage(ManualClock(), **settings) as here:
+    with stage(PacedClock(), **settings) as here:
         events, first = Events(), list[str]()
         gate = Gate()
         manager = here.manage(gate, workers=1, hooks=(events, FirstDeliveries(first)))
@@ -305,13 +305,13 @@ def test_no_callback_begins_on_a_lease_that_ended_while_the_process_was_stopped(
         gate.wait_for(1)
         here.publish(b"waits", key=key)
         eventually(lambda: events.received_count == 2)
-        assert isinstance(here.clock, ManualClock)
+        assert isinstance(here.clock, PacedClock)
         here.clock.advance(70)
         gate.open(100)
 
         def is_handled() -> bool:
             # A new stream and repeated requests have pauses on this clock.
-            assert isinstance(here.clock, ManualClock)
+            assert isinstance(here.clock, PacedClock)
             here.clock.advance(0.02)
             return b"waits" in gate.data and here.backlog == 0 and is_idle(manager)
 

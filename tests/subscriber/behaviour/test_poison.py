@@ -28,6 +28,7 @@ from pullstream_emulator.engine import Engine
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.behaviour import stage as stage_
+from tests.subscriber.clocks import PacedClock
 from tests.subscriber.streaming.fakes import TIMEOUT, eventually
 
 TOPIC = "projects/p/topics/orders"
@@ -289,7 +290,7 @@ def test_a_hanging_callback_adds_no_delivery_attempt_to_later_messages_of_its_ke
             message.ack()
 
     with stage_.stage(
-        ManualClock(),
+        PacedClock(),
         topics=[f"{stage_.TOPIC}-dead"],
         enable_message_ordering=True,
         enable_exactly_once_delivery=exactly_once,
