@@ -138,10 +138,12 @@ class Stage:
 
         After each step, wait for the work that is due: answers to heartbeats, or the server would
         seem dead, and lease extensions, or they would be late. With `extending`, no lease may end
-        meanwhile.
+        meanwhile. Otherwise leases end, but none whose extension has been sent.
         """
         assert isinstance(self.clock, PacedClock)
         for _ in range(0, seconds, STEP):
+            if not extending:
+                eventually(lambda: all(map(is_idle, self._managers)))
             self.clock.advance(STEP)
             eventually(partial(self._nothing_is_due, self.clock))
             eventually(self._no_pong_is_missing)
