@@ -154,14 +154,20 @@ class Engine:
     def take(
         self, subscription: Subscription, consumer: Consumer, limit: int = MAX_PER_RESPONSE
     ) -> list[tuple[str, Delivery]]:
-        """Lease the next messages to `consumer`, and return pairs of ack ID and delivery.
+        """Do the work of `lease`, and return pairs of ack ID and delivery."""
+        return subscription.take(consumer, self._monotonic(), limit)
+
+    def lease(
+        self, subscription: Subscription, consumer: Consumer, limit: int = MAX_PER_RESPONSE
+    ) -> Sequence[Delivery]:
+        """Lease the next messages to `consumer`, and return them; see `Subscription.lease`.
 
         Args:
             subscription: The subscription that the consumer has joined.
             consumer: The consumer.
             limit: Maximum number of messages.
         """
-        return subscription.take(consumer, self._monotonic(), limit)
+        return subscription.lease(consumer, self._monotonic(), limit)
 
     def acknowledge(
         self, name: str, ack_ids: Sequence[str], decide: Decide | None = None

@@ -1,24 +1,27 @@
 """The messages of one topic that are still needed, and the memory that they take.
 
-Subscriptions, snapshots and the topic itself need records. Each adds a reference to each record
-that it needs. A pin is a set of numbers, so a snapshot or a seek of a million messages costs no
-loop. A record without a reference and without a pin is freed. The history of the log has only the
-records that are kept for a later seek.
+Subscriptions, snapshots, the feed and the history of the log need messages. Each holds the messages
+that it needs once. A message that nobody holds is freed. Holds are counted for sets of numbers, so
+a snapshot or a seek of a million messages costs no loop, and a message needs no object to be held.
+The history of the log has only the records that are kept for a later seek.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from .lowest import LowestNumber
 from .now import Now
 from .observer import Observer
-from .record import Record, RecordRun
-from .seq_set import CHUNK_BITS, SeqSet, SeqTable, masks_of
+from .record import Record, RecordRun, RecordSpan, size_of
+from .seq_set import CHUNK_BITS, SeqCounts, SeqSet, SeqTable, masks_of
 from .timetable import SlicedWork
+
+# Most bytes of messages that are not kept any more but are in the same run as others that are.
+_MOST_WASTED = 256 * 1024
 
 
 class Usage:
@@ -66,32 +69,45 @@ class Log:
         # sequence number after which every message is kept.
         self._windows = LowestNumber()
         self._sinces = LowestNumber()
+        # How many hold each message.
+        self._holds = SeqCounts()
         # A message whose record was not created has its run.
         self._records: SeqTable[Record | RecordRun] = SeqTable()
-        self._pins: dict[str, SeqSet] = {}
+        # The runs of which some messages are kept: the number and size of the other messages.
+        self._partly: dict[RecordRun, tuple[int, int]] = {}
+        self._wasted = 0
         self._discarded = 0
 
-    # ---- held records --------------------------------------------------------------------------
+    # ---- held messages -------------------------------------------------------------------------
 
     def append(self, run: RecordRun) -> None:
         """Add new records to the history, if history was requested."""
         if self._windows or self._sinces:
             self.history.extend(run.records)
-            run.hold()
+            self.hold(run.masks)
             self.remembered.add(run.masks)
 
+    def hold(self, masks: Mapping[int, int], times: int = 1) -> None:
+        """Hold messages, so that they are kept until they are released as many times.
+
+        Args:
+            masks: The bits of their numbers, by chunk.
+            times: The number of holders.
+        """
+        self._holds.add(masks, times)
+
     def count(self, records: Sequence[Record]) -> None:
-        """Account for new records. Call it when all references and pins are added."""
+        """Keep and account for the new records that are held. Call it when all are held."""
+        masks = records.masks if type(records) is RecordRun else masks_of(_seqs_of(records))
+        held = self._holds.counted(masks)
+        if held != masks:
+            among = SeqSet.of(held)
+            records = [record for record in records if record.seq in among]
         if type(records) is RecordRun:
-            if records.is_held:
-                seqs = range(records.first, records.last + 1)
-                self._records.put_all(seqs, [records] * len(records))
-                self._usage.bytes += records.size
-            self._discard()
-            return
-        kept = [r for r in records if r.references or (self._pins and self._is_pinned(r.seq))]
-        self._records.put_all([record.seq for record in kept], kept)
-        self._usage.bytes += sum([record.size for record in kept])
+            self._records.put_all(records.seqs, [records] * len(records))
+        else:
+            self._records.put_all(_seqs_of(records), records)
+        self._usage.bytes += size_of(records)
         self._discard()
 
     def record(self, seq: int) -> Record | None:
@@ -99,7 +115,7 @@ class Log:
         found = self._records.get(seq)
         if type(found) is RecordRun:
             # All records of the run, so that it does not keep the messages that are released.
-            self._records.replace(found.first, found.records)
+            self._replace(found)
             return found[seq - found.first]
         return found
 
@@ -109,36 +125,98 @@ class Log:
         if RecordRun not in set(map(type, found)):
             return found  # type: ignore[return-value]
         for run in {value for value in found if type(value) is RecordRun}:
-            self._records.replace(run.first, run.records)
+            self._replace(run)
         return self._records.get_all(seqs)  # type: ignore[return-value]
 
-    def release(self, records: Iterable[Record]) -> None:
-        """Remove one reference from each of these records."""
-        unheld: list[Record] = []
-        for record in records:
-            record.references -= 1
-            if not record.references:
-                unheld.append(record)
-        self._free(unheld)
+    def span(self, seqs: range) -> RecordSpan:
+        """Return kept messages with consecutive numbers, without creating their records."""
+        pieces: list[tuple[Sequence[Record], int, int]] = []
+        single: list[Record] = []
+        seq = seqs.start
+        while seq < seqs.stop:
+            found = self._records.get(seq)
+            if type(found) is RecordRun:
+                stop = min(found.last + 1, seqs.stop)
+                pieces.append((found, seq - found.first, stop - found.first))
+                seq, single = stop, []
+                continue
+            assert found is not None
+            if not single:
+                pieces.append((single, 0, 0))
+            single.append(found)
+            pieces[-1] = (single, 0, len(single))
+            seq += 1
+        return RecordSpan(pieces)
 
-    def release_later(self, records: deque[Record], now: Now) -> None:
-        """Remove one reference from each of these records, in slices if there are many."""
+    def publish_ms(self, seq: int) -> int | None:
+        """Return the publish time of a kept message, without creating its record."""
+        found = self._records.get(seq)
+        return None if found is None else found.publish_ms
+
+    def release(self, masks: Mapping[int, int]) -> None:
+        """End one hold of each of these messages, given as the bits of their numbers by chunk."""
+        unheld = self._holds.subtract(masks)
+        if unheld:
+            for first, values in self._records.remove(unheld):
+                self._free(first, values)
+            self._discard()
+
+    def release_later(self, seqs: SeqSet, now: Now) -> None:
+        """End one hold of each of these messages, in slices if there are many.
+
+        Args:
+            seqs: The messages. The log empties this set.
+            now: The present time.
+        """
 
         def slices() -> Iterator[None]:
-            while records:
-                self.release([records.popleft() for _ in range(min(self.work.size, len(records)))])
+            while seqs:
+                self.release(masks_of(seqs.pop_first(self.work.size)))
                 yield
 
         self.work.add(slices(), now.monotonic)
 
-    def _free(self, unheld: Sequence[Record]) -> None:
-        """Free the records without a reference, except pinned ones."""
-        if self._pins:
-            unheld = [record for record in unheld if not self._is_pinned(record.seq)]
-        if unheld:
-            self._records.remove([record.seq for record in unheld])
-            self._usage.bytes -= sum([record.size for record in unheld])
-            self._discard()
+    def _free(self, seq: int, values: Sequence[Record | RecordRun | None]) -> None:
+        """Account for messages that are not kept any more.
+
+        Args:
+            seq: The first number.
+            values: What the log had for this number and the following ones.
+        """
+        at = 0
+        while at < len(values):
+            freed = values[at]
+            if type(freed) is not RecordRun:
+                self._usage.bytes -= 0 if freed is None else freed.size
+                at += 1
+                continue
+            start = seq + at - freed.first
+            part = min(len(freed) - start, len(values) - at)
+            size = freed.size if part == len(freed) else freed.size_of(start, start + part)
+            self._usage.bytes -= size
+            self._waste(freed, part, size)
+            at += part
+
+    def _waste(self, run: RecordRun, count: int, size: int) -> None:
+        """Note that a run has bytes of messages that are not kept any more.
+
+        The run has the bytes of all its messages until none of them is kept. If all runs have many
+        bytes too much, the oldest are replaced by the records of the messages that are kept.
+        """
+        wasted_count, wasted = self._partly.pop(run, (0, 0))
+        if wasted_count + count == len(run):
+            self._wasted -= wasted
+            return
+        self._partly[run] = wasted_count + count, wasted + size
+        self._wasted += size
+        while self._wasted > _MOST_WASTED:
+            oldest = next(iter(self._partly))
+            self._replace(oldest)
+
+    def _replace(self, run: RecordRun) -> None:
+        """Replace a run by the records of those of its messages that are kept."""
+        self._wasted -= self._partly.pop(run, (0, 0))[1]
+        self._records.replace(run, run.first, run.records)
 
     def _discard(self) -> None:
         """Inform the observer up to which number no record is kept, if the number has changed."""
@@ -148,47 +226,6 @@ class Log:
             self._discarded = up_to
             if not self.is_deleted:
                 self._observer.discarded(self.topic, up_to)
-
-    # ---- pins ----------------------------------------------------------------------------------
-
-    def pin(self, who: str, seqs: SeqSet, now: Now) -> None:
-        """Keep exactly these records on behalf of `who`, instead of the ones before.
-
-        Args:
-            who: The full name of the resource that needs the records.
-            seqs: The numbers of the records. The log does not change this set.
-            now: The present time.
-        """
-        before = self._pins.pop(who, None)
-        if seqs:
-            self._pins[who] = seqs.copy()
-        if before:
-            self.work.add(self._unpinned(before - seqs), now.monotonic)
-
-    def pinned(self, who: str) -> SeqSet:
-        """Return the numbers of the records that `who` pins. The caller does not change them."""
-        return self._pins.get(who) or SeqSet()
-
-    def hold_pinned(self, who: str, records: Sequence[Record]) -> None:
-        """Add a reference to each of these records that `who` pins, and end its pin."""
-        pins = self._pins.get(who)
-        if pins is None:
-            return
-        pinned = [record for record in records if record.seq in pins]
-        for record in pinned:
-            record.references += 1
-        pins.discard(masks_of([record.seq for record in pinned]))
-        if not pins:
-            del self._pins[who]
-
-    def _is_pinned(self, seq: int) -> bool:
-        return any(seq in pins for pins in self._pins.values())
-
-    def _unpinned(self, seqs: SeqSet) -> Iterator[None]:
-        while seqs:
-            some = self.records(seqs.pop_first(self.work.size))
-            self._free([each for each in some if not each.references])
-            yield
 
     # ---- history -------------------------------------------------------------------------------
 
@@ -209,18 +246,16 @@ class Log:
     def remember(self, seqs: SeqSet) -> None:
         """Add records to the history that were published before history was requested."""
         new = [r for seq in seqs - self.remembered if (r := self.record(seq)) is not None]
-        for record in new:
-            record.references += 1
+        self.hold(masks_of(_seqs_of(new)))
         # Both parts are sorted, so this takes one pass.
         self.history = deque(sorted([*self.history, *new], key=attrgetter("seq")))
-        self.remembered.add(masks_of([record.seq for record in new]))
+        self.remembered.add(masks_of(_seqs_of(new)))
 
     def restore(self, records: Sequence[Record], now: Now) -> None:
-        """Restore all records of an earlier run. Call it when all references are added."""
-        for record in records:
-            record.references += 1
+        """Restore all records of an earlier run. Call it when all are held."""
         self.history = deque(records)
-        self.remembered = SeqSet([record.seq for record in records])
+        self.remembered = SeqSet(_seqs_of(records))
+        self.hold(self.remembered.masks())
         self.count(records)
         self.trim(now)
 
@@ -239,8 +274,9 @@ class Log:
             if record.seq > since or due > now.monotonic:
                 break
             gone.append(self.history.popleft())
-        self.remembered.discard(masks_of([record.seq for record in gone]))
-        self.release(gone)
+        masks = masks_of(_seqs_of(gone))
+        self.remembered.discard(masks)
+        self.release(masks)
 
     def next_due(self, now: Now) -> float | None:
         """Return the monotonic time at which the oldest record of the history becomes too old.
@@ -285,3 +321,7 @@ class Log:
                 return older[-1] if older else last
             last = seq
         return last
+
+
+def _seqs_of(records: Iterable[Record]) -> list[int]:
+    return [record.seq for record in records]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import final, overload
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -22,21 +24,16 @@ class Record:
         encoded: The complete serialized PubsubMessage, with its ID and publish time.
         size: Its length in bytes, which flow control counts.
         publish_ms: The publish time, in milliseconds since the epoch.
-        references: Number of references: of subscriptions, snapshots, and the topic itself. Log
-            counts them.
     """
 
-    __slots__ = ("encoded", "ordering_key", "publish_ms", "references", "seq", "size")
+    __slots__ = ("encoded", "ordering_key", "publish_ms", "seq", "size")
 
-    def __init__(
-        self, seq: int, ordering_key: str, encoded: bytes, publish_ms: int, references: int = 0
-    ) -> None:
+    def __init__(self, seq: int, ordering_key: str, encoded: bytes, publish_ms: int) -> None:
         self.seq = seq
         self.ordering_key = ordering_key
         self.encoded = encoded
         self.size = len(encoded)
         self.publish_ms = publish_ms
-        self.references = references
 
     def message(self) -> pubsub.PubsubMessage:
         """Decode the message, with its ID and publish time."""
@@ -79,7 +76,7 @@ class RecordRun(Sequence[Record]):
         "_keys",
         "_parts",
         "_records",
-        "_references",
+        "_time",
         "first",
         "last",
         "masks",
@@ -99,14 +96,14 @@ class RecordRun(Sequence[Record]):
         self.masks = run_of(first, self.last + 1)
         self._parts = parts
         self._keys = keys
-        self._references = 0
         self._records: Sequence[Record] | None = None
+        # The serialized publish time, which is added to each part with its ID.
+        self._time = time_field(publish_ms)
         digits = len(str(self.last))
-        each = _ID_HEAD + digits + len(_time_field(publish_ms))
-        self.size = sum(map(len, parts)) + each * len(parts)
+        added = _ID_HEAD + digits + len(self._time)
+        self.size = sum(map(len, parts)) + added * len(parts)
         if len(str(first)) != digits:
-            shorter = range(first, self.last + 1)
-            self.size -= sum([digits - len(str(seq)) for seq in shorter])
+            self.size = sum(self.sizes(0, len(parts)))
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> RecordRun:
@@ -117,7 +114,7 @@ class RecordRun(Sequence[Record]):
         new.size = sum([record.size for record in records])
         new.masks = masks_of([record.seq for record in records])
         new._parts = new._keys = ()
-        new._references = 0
+        new._time = b""
         new._records = records
         return new
 
@@ -137,25 +134,25 @@ class RecordRun(Sequence[Record]):
         return iter(self.records)
 
     @property
+    def seqs(self) -> range:
+        """The sequence numbers of the messages."""
+        return range(self.first, self.last + 1)
+
+    @property
     def created(self) -> Sequence[Record] | None:
         """The records, if they were created."""
         return self._records
 
     @property
-    def is_held(self) -> bool:
-        """Whether subscriptions hold the messages, if their records were not created."""
-        return self._references > 0
-
-    @property
     def records(self) -> Sequence[Record]:
-        """The records. They are created once, with a reference for each earlier call of `hold`."""
+        """The records, which are created once."""
         if self._records is None:
             with self._creating:
                 if self._records is None:
                     keys = self._keys or [""] * len(self)
                     encoded = self.encoded()
                     self._records = [
-                        Record(seq, key, each, self.publish_ms, self._references)
+                        Record(seq, key, each, self.publish_ms)
                         for seq, key, each in zip(
                             range(self.first, self.last + 1), keys, encoded, strict=True
                         )
@@ -170,13 +167,122 @@ class RecordRun(Sequence[Record]):
             return [record.encoded for record in records]
         return complete(parts, self.first, self.publish_ms)
 
-    def hold(self) -> None:
-        """Add a reference to each message."""
-        if self._records is None:
-            self._references += 1
-        else:
-            for record in self._records:
-                record.references += 1
+    def sizes(self, start: int, stop: int) -> list[int]:
+        """Return the sizes of the messages between two indexes, without creating the records."""
+        parts, records = self._parts, self._records
+        if records is not None:
+            return [record.size for record in records[start:stop]]
+        return [
+            len(part) + _ID_HEAD + len(str(seq)) + len(self._time)
+            for seq, part in enumerate(parts[start:stop], self.first + start)
+        ]
+
+    def size_of(self, start: int, stop: int) -> int:
+        """Return the size of the messages between two indexes, without creating the records."""
+        digits, parts = len(str(self.first + start)), self._parts
+        if self._records is not None or len(str(self.first + stop - 1)) != digits:
+            return sum(self.sizes(start, stop))
+        added = _ID_HEAD + digits + len(self._time)
+        return sum(map(len, parts[start:stop])) + added * (stop - start)
+
+    def stored(self, start: int, stop: int) -> tuple[Sequence[bytes], bytes | None]:
+        """Return the bytes of messages, and the field that they lack besides their ID.
+
+        That is the publish time; None: the messages are complete.
+        """
+        parts, records = self._parts, self._records
+        if records is not None:
+            return [record.encoded for record in records[start:stop]], None
+        return parts[start:stop], self._time
+
+    def keys(self, start: int, stop: int) -> Sequence[str]:
+        """Return the ordering keys of messages; empty if no message of the run has one."""
+        keys, records = self._keys, self._records
+        if records is not None:
+            return [record.ordering_key for record in records[start:stop]]
+        return keys[start:stop]
+
+
+class RecordSpan(Sequence[Record]):
+    """Messages with consecutive numbers, from several runs and single records.
+
+    The records are created when one of them is needed.
+
+    Args:
+        pieces: Runs or lists of records, each with the indexes of its first message and its end.
+
+    Attributes:
+        pieces: The argument of this name.
+    """
+
+    __slots__ = ("_ends", "pieces")
+
+    def __init__(self, pieces: Sequence[tuple[Sequence[Record], int, int]]) -> None:
+        self.pieces = pieces
+        self._ends = list(accumulate(stop - start for _, start, stop in pieces))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Record]: ...
+
+    def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        at = range(len(self))[index]
+        piece = bisect_right(self._ends, at)
+        records, _, stop = self.pieces[piece]
+        return records[stop - self._ends[piece] + at]
+
+    def __iter__(self) -> Iterator[Record]:
+        for records, start, stop in self.pieces:
+            yield from records[start:stop]
+
+    def sizes(self) -> list[int]:
+        """Return the sizes of the messages, without creating the records."""
+        sizes: list[int] = []
+        for records, start, stop in self.pieces:
+            if type(records) is RecordRun:
+                sizes += records.sizes(start, stop)
+            else:
+                sizes += [record.size for record in records[start:stop]]
+        return sizes
+
+    @property
+    def size(self) -> int:
+        """The size of all messages, in bytes."""
+        return sum(
+            [
+                records.size_of(start, stop)
+                if type(records) is RecordRun
+                else size_of(records[start:stop])
+                for records, start, stop in self.pieces
+            ]
+        )
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether a message has an ordering key."""
+        for records, start, stop in self.pieces:
+            if type(records) is RecordRun:
+                keys = records.keys(start, stop)
+            else:
+                keys = [record.ordering_key for record in records[start:stop]]
+            if any(keys):
+                return True
+        return False
+
+    def stored(self) -> Iterator[tuple[Sequence[bytes], bytes | None]]:
+        """Yield the bytes of consecutive messages, and what they lack; see `RecordRun.stored`."""
+        for records, start, stop in self.pieces:
+            if type(records) is RecordRun:
+                yield records.stored(start, stop)
+            else:
+                yield [record.encoded for record in records[start:stop]], None
 
 
 # Bytes of an encoded ID besides its digits.
@@ -191,7 +297,7 @@ def complete(parts: Iterable[bytes], first: int, publish_ms: int) -> list[bytes]
         first: The sequence number of the first message; the others follow without gaps.
         publish_ms: Their publish time, in milliseconds since the epoch.
     """
-    time = _time_field(publish_ms)
+    time = time_field(publish_ms)
     # The fields of the ID: its tag, its length and its digits.
     return [
         b"%b\x1a%c%d%b" % (part, len(str(seq)), seq, time) for seq, part in enumerate(parts, first)
@@ -203,7 +309,7 @@ def timestamp_of(publish_ms: int) -> Timestamp:
     return Timestamp(seconds=publish_ms // 1000, nanos=publish_ms % 1000 * 1_000_000)
 
 
-def _time_field(publish_ms: int) -> bytes:
+def time_field(publish_ms: int) -> bytes:
     """Return the encoded field `publish_time` of a PubsubMessage."""
     message = pubsub.PubsubMessage(publish_time=timestamp_of(publish_ms))
     encoded: bytes = message.SerializeToString()
@@ -212,8 +318,8 @@ def _time_field(publish_ms: int) -> bytes:
 
 def size_of(records: Sequence[Record]) -> int:
     """Return the size of messages in bytes. The records of a run are not created for it."""
-    if type(records) is RecordRun:
-        return records.size
+    if type(records) in (RecordRun, RecordSpan):
+        return records.size  # type: ignore[attr-defined,no-any-return]
     return sum([record.size for record in records])
 
 

@@ -6,7 +6,7 @@ integers, so copies, unions and differences of whole backlogs take microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -78,19 +78,12 @@ class SeqSet(Collection[int]):
         begun = end = -1
         for chunk, bits in self._sorted().items():
             start = chunk << CHUNK_BITS
-            at = 0
-            while bits:
-                zeros = (bits & -bits).bit_length() - 1
-                bits >>= zeros
-                ones = (~bits & (bits + 1)).bit_length() - 1
-                bits >>= ones
-                first = start + at + zeros
-                at += zeros + ones
-                if first != end:
+            for low, high in bit_runs(bits):
+                if start + low != end:
                     if begun >= 0:
                         yield begun, end
-                    begun = first
-                end = start + at
+                    begun = start + low
+                end = start + high
         if begun >= 0:
             yield begun, end
 
@@ -100,6 +93,20 @@ class SeqSet(Collection[int]):
         for chunk, bits in self._sorted().items():
             return (chunk << CHUNK_BITS) + (bits & -bits).bit_length() - 1
         return None
+
+    def first_run(self, most: int) -> range:
+        """Return the lowest number and those that follow it without a gap, at most `most`."""
+        first = self.first
+        if first is None:
+            return range(0)
+        end = first
+        while end - first < most:
+            bits = self._chunks.get(end >> CHUNK_BITS, 0) >> (end & _MASK)
+            ones = (~bits & (bits + 1)).bit_length() - 1
+            end += ones
+            if not ones or end & _MASK:
+                break
+        return range(first, min(end, first + most))
 
     # ---- changes -------------------------------------------------------------------------------
 
@@ -179,6 +186,8 @@ def masks_of(seqs: Sequence[int]) -> dict[int, int]:
         return {seqs[0] >> CHUNK_BITS: 1 << (seqs[0] & _MASK)}
     if not seqs:
         return {}
+    if type(seqs) is range:
+        return run_of(seqs.start, seqs.stop)
     first, last = min(seqs), max(seqs)
     if last - first == len(seqs) - 1:
         # Most calls have one run of consecutive numbers: compute all bits of a chunk together.
@@ -200,6 +209,33 @@ def run_of(first: int, end: int) -> dict[int, int]:
     return masks
 
 
+def runs_of(seqs: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """Return first number and end of each run of consecutive numbers. Repeated ones are skipped."""
+    if type(seqs) is range:
+        return ((seqs.start, seqs.stop),)
+    return SeqSet(list(dict.fromkeys(seqs))).runs()
+
+
+def bit_runs(bits: int) -> Iterable[tuple[int, int]]:
+    """Return the first place and the end of each run of ones in an integer, lowest first."""
+    low = (bits & -bits).bit_length() - 1
+    if low >= 0 and not (bits >> low) + 1 & bits >> low:
+        # One run, the usual case.
+        return ((low, bits.bit_length()),)
+    return _bit_runs(bits)
+
+
+def _bit_runs(bits: int) -> Iterator[tuple[int, int]]:
+    at = 0
+    while bits:
+        zeros = (bits & -bits).bit_length() - 1
+        bits >>= zeros
+        ones = (~bits & (bits + 1)).bit_length() - 1
+        bits >>= ones
+        yield at + zeros, at + zeros + ones
+        at += zeros + ones
+
+
 def _numbers(start: int, bits: int) -> list[int]:
     """Return the numbers of the bits of a chunk that begins at `start`."""
     if not bits:
@@ -214,15 +250,76 @@ def _numbers(start: int, bits: int) -> list[int]:
     return [start + at for at, bit in enumerate(text) if bit == "1"]
 
 
+class SeqCounts:
+    """A count for each sequence number, changed for a whole set of numbers at once.
+
+    Each chunk has an integer for each binary digit of its counts, with one bit for each number. So
+    a change takes time for each chunk and digit, and not for each number.
+    """
+
+    __slots__ = ("_chunks",)
+
+    def __init__(self) -> None:
+        # The digits of a chunk, lowest first.
+        self._chunks: dict[int, list[int]] = {}
+
+    def add(self, masks: Mapping[int, int], times: int = 1) -> None:
+        """Add `times` to the count of each of these numbers, given as the bits of their chunks."""
+        for place in range(times.bit_length()):
+            if times >> place & 1:
+                for chunk, mask in masks.items():
+                    _carry(self._chunks.setdefault(chunk, []), place, mask)
+
+    def subtract(self, masks: Mapping[int, int]) -> dict[int, int]:
+        """Subtract 1 from the count of each of these numbers, which must be above 0.
+
+        Returns:
+            The numbers whose count is 0 now.
+        """
+        zero: dict[int, int] = {}
+        for chunk, mask in masks.items():
+            digits, borrow, counted = self._chunks[chunk], mask, 0
+            for place, digit in enumerate(digits):
+                digits[place] = digit ^ borrow
+                borrow &= ~digit
+                counted |= digits[place]
+            if mask & ~counted:
+                zero[chunk] = mask & ~counted
+            if not counted:
+                del self._chunks[chunk]
+        return zero
+
+    def counted(self, masks: Mapping[int, int]) -> dict[int, int]:
+        """Return those of the numbers whose count is above 0."""
+        above: dict[int, int] = {}
+        for chunk, mask in masks.items():
+            counted = 0
+            for digit in self._chunks.get(chunk, ()):
+                counted |= digit
+            if mask & counted:
+                above[chunk] = mask & counted
+        return above
+
+
+def _carry(digits: list[int], place: int, mask: int) -> None:
+    """Add a power of two to the counts of some numbers of a chunk."""
+    while mask:
+        if place >= len(digits):
+            digits.extend([0] * (place + 1 - len(digits)))
+        digits[place], mask = digits[place] ^ mask, digits[place] & mask
+        place += 1
+
+
 class _Segment(Generic[T]):
     """The values of one chunk. The place of a number without a value has None."""
 
-    __slots__ = ("count", "first", "places")
+    __slots__ = ("first", "places", "present")
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.places: list[T | None] = []
-        self.count = 0
+        # One bit for each number of the chunk that has a value.
+        self.present = 0
 
 
 class SeqTable(Generic[T]):
@@ -271,7 +368,7 @@ class SeqTable(Generic[T]):
                 places[:0] = [None] * -at
                 segment.first, at = seq, 0
             places[at] = value
-        segment.count += 1
+        segment.present |= 1 << (seq & _MASK)
 
     def put_all(self, seqs: Sequence[int], values: Sequence[T]) -> None:
         """Set the values of numbers in ascending order that have none."""
@@ -290,45 +387,49 @@ class SeqTable(Generic[T]):
             end = min(done + CHUNK - (first + done & _MASK), len(values))
             if first + done - segment.first == len(segment.places) - 1:
                 segment.places.extend(values[done + 1 : end])
-                segment.count += end - done - 1
+                run = (1 << (end - done)) - 1
+                segment.present |= run << (first + done & _MASK)
             else:
                 for at in range(done + 1, end):
                     self.put(first + at, values[at])
             done = end
 
-    def replace(self, first: int, values: Sequence[T]) -> None:
-        """Replace the values of consecutive numbers that have one."""
+    def replace(self, old: T, first: int, values: Sequence[T]) -> None:
+        """Replace the value `old` of consecutive numbers. Other numbers among them are skipped."""
         done = 0
         while done < len(values):
-            segment = self._segments[first + done >> CHUNK_BITS]
             part = min(CHUNK - (first + done & _MASK), len(values) - done)
-            at = first + done - segment.first
-            segment.places[at : at + part] = values[done : done + part]
+            segment = self._segments.get(first + done >> CHUNK_BITS)
+            if segment is not None:
+                places, start = segment.places, first + done - segment.first
+                for at in range(max(start, 0), min(start + part, len(places))):
+                    if places[at] is old:
+                        places[at] = values[done + at - start]
             done += part
 
-    def remove(self, seqs: Sequence[int]) -> None:
-        """Remove the values of distinct numbers that have one."""
-        segments = self._segments
-        if len(seqs) > 1 and max(seqs) - min(seqs) == len(seqs) - 1:
-            self._remove_run(min(seqs), len(seqs))
-            return
-        for seq in seqs:
-            segment = segments[seq >> CHUNK_BITS]
-            segment.places[seq - segment.first] = None
-            segment.count -= 1
-            if not segment.count:
-                del segments[seq >> CHUNK_BITS]
+    def remove(self, masks: Mapping[int, int]) -> list[tuple[int, list[T | None]]]:
+        """Remove the values of numbers, given as the bits of their chunks.
 
-    def _remove_run(self, seq: int, count: int) -> None:
-        while count:
-            segment = self._segments[seq >> CHUNK_BITS]
-            part = min(count, CHUNK - (seq & _MASK))
-            at = seq - segment.first
-            segment.places[at : at + part] = [None] * part
-            segment.count -= part
-            if not segment.count:
-                del self._segments[seq >> CHUNK_BITS]
-            seq, count = seq + part, count - part
+        Returns:
+            The first number and the former values of each run of numbers in a chunk. The value is
+            None where a number had none.
+        """
+        removed: list[tuple[int, list[T | None]]] = []
+        for chunk, mask in masks.items():
+            segment = self._segments.get(chunk)
+            if segment is None:
+                continue
+            places, offset = segment.places, (chunk << CHUNK_BITS) - segment.first
+            for low, high in bit_runs(mask):
+                first, end = max(low + offset, 0), min(high + offset, len(places))
+                if first < end:
+                    values = places[first:end]
+                    places[first:end] = [None] * (end - first)
+                    removed.append((first + segment.first, values))
+            segment.present &= ~mask
+            if not segment.present:
+                del self._segments[chunk]
+        return removed
 
     @property
     def first_chunk(self) -> int | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from pullstream_emulator.engine import Record
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.now import Now
+from pullstream_emulator.engine.seq_set import SeqSet, masks_of
 from pullstream_emulator.engine.timetable import TimedTask, Timetable
 from pullstream_protocol.errors import FailedPrecondition
 from pullstream_protocol.messages import feeds_pb2 as feeds
@@ -250,9 +250,8 @@ class Feed(TimedTask):
         return max(0, min(fitting, settings.most_records - self.count))
 
     def keep(self, records: Sequence[Record]) -> None:
-        """Append the records to the window, and add a reference to each."""
-        for record in records:
-            record.references += 1
+        """Append the records to the window, and hold them."""
+        self._log.hold(masks_of([record.seq for record in records]))
         self._window.append(records)
 
     def enforce_limits(self, records: Sequence[Record]) -> None:
@@ -275,7 +274,7 @@ class Feed(TimedTask):
         self.is_closed = True
         self._timetable.forget(self)
         self._timetable.forget(self.keys)
-        self._log.release_later(deque(self._window), self._now())
+        self._log.release_later(SeqSet([record.seq for record in self._window]), self._now())
         self._window = Window(self.head + 1)
         self._lost.clear()
         self.keys.clear()
@@ -323,8 +322,8 @@ class Feed(TimedTask):
     ) -> None:
         """Load the records that an earlier run of the broker has stored, into an empty feed.
 
-        The log's head must be set before. The caller counts the records in the log after all
-        references are added.
+        The log's head must be set before. The caller counts the records in the log when all are
+        held.
 
         Args:
             records: The records of the window, in order.
@@ -367,7 +366,7 @@ class Feed(TimedTask):
         return self._release(gone)
 
     def _release(self, records: list[Record]) -> bool:
-        self._log.release(records)
+        self._log.release(masks_of([record.seq for record in records]))
         self._lost.fold(self.earliest, self.floors)
         return bool(records)
 

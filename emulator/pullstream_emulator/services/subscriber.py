@@ -17,6 +17,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import PULLS, SUBSCRIBER, UNSEEN
 
 from .context import Context, client_name
+from .deliveries import add_deliveries
 from .refused_ack_ids import Request, verdict
 from .reply_first import ReplyFirst
 from .rpc_methods import (
@@ -27,7 +28,7 @@ from .rpc_methods import (
     metadata_of,
     on_field,
 )
-from .streaming_pull import StreamingPull, add_deliveries
+from .streaming_pull import StreamingPull
 
 # Longest wait of a Pull call without a deadline, in seconds.
 MAX_PULL_WAIT = 90.0
@@ -119,7 +120,7 @@ class SubscriberService:
         limit = min(request.max_messages, self._max_pull_messages)
         answered = False
         try:
-            taken = self._engine.take(subscription, consumer, limit)
+            taken = self._engine.lease(subscription, consumer, limit)
             if not taken and not request.return_immediately:
                 self._engine.pulls.check_room(subscription)
                 taken = await self._wait(subscription, consumer, woken, limit, context)
@@ -142,7 +143,7 @@ class SubscriberService:
         woken: asyncio.Event,
         limit: int,
         context: Context,
-    ) -> list[tuple[str, Delivery]]:
+    ) -> Sequence[Delivery]:
         wait = longest_wait(context, MAX_PULL_WAIT)
         waiting = True
 
@@ -156,13 +157,13 @@ class SubscriberService:
         # as the result.
         timer = asyncio.get_running_loop().call_later(wait, give_up)
         try:
-            taken: list[tuple[str, Delivery]] = []
+            taken: Sequence[Delivery] = ()
             while waiting and not taken:
                 await woken.wait()
                 woken.clear()
                 if consumer.closed is not None:
                     raise consumer.closed
-                taken = self._engine.take(subscription, consumer, limit)
+                taken = self._engine.lease(subscription, consumer, limit)
             return taken
         finally:
             timer.cancel()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import HealthCheck, settings
@@ -20,6 +21,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pullstream_emulator.engine import Consumer, Engine
+from pullstream_emulator.engine.delivery import unacked
+from pullstream_emulator.engine.resources import publish_columns
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import PROJECT, SNAPSHOT, SUBSCRIPTION, Broker, ConsumerDriver, Got
@@ -47,6 +50,8 @@ terms = st.builds(
 # Messages in a slice of long work, and slices that run at once. With small slices, other operations
 # come between those of a seek.
 SLICES = [(1000, 3), (1, 0), (2, 1)]
+# The least messages of a request that is read by columns, and of leases that are granted as a run.
+RUNS = [(unacked.MIN_RUN, publish_columns.MIN_MESSAGES), (1, 1), (1, 1000), (2, 3)]
 picks = st.lists(st.integers(0, 1000), min_size=1, max_size=4)
 pick = st.integers(0, 1000)
 
@@ -58,10 +63,22 @@ class EngineModel(RuleBasedStateMachine):
     """
 
     @initialize(
-        terms=terms, limits=st.lists(limits, min_size=1, max_size=3), slices=st.sampled_from(SLICES)
+        terms=terms,
+        limits=st.lists(limits, min_size=1, max_size=3),
+        slices=st.sampled_from(SLICES),
+        runs=st.sampled_from(RUNS),
     )
-    def start(self, terms: Terms, limits: list[Limits], slices: tuple[int, int]) -> None:
+    def start(
+        self,
+        terms: Terms,
+        limits: list[Limits],
+        slices: tuple[int, int],
+        runs: tuple[int, int],
+    ) -> None:
         self.slices = slices
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(unacked, "MIN_RUN", runs[0])
+        self.patch.setattr(publish_columns, "MIN_MESSAGES", runs[1])
         self.clock = ManualClock()
         self.keeper = Keeper()
         self.model = Model(terms)
@@ -351,6 +368,12 @@ class EngineModel(RuleBasedStateMachine):
         """Take and acknowledge all messages, and check that each one ends."""
         if not hasattr(self, "snapshot"):
             return
+        try:
+            self.finish()
+        finally:
+            self.patch.undo()
+
+    def finish(self) -> None:
         consumer = self.new_consumer(10)
         for _ in range(3):
             while got := self.take_for(consumer, 1000):

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullstream_emulator.engine.seq_set import CHUNK_BITS, SeqSet, SeqTable, masks_of, run_of
+from pullstream_emulator.engine.seq_set import (
+    CHUNK_BITS,
+    SeqCounts,
+    SeqSet,
+    SeqTable,
+    bit_runs,
+    masks_of,
+    run_of,
+    runs_of,
+)
 
 # Numbers near the borders of chunks, and runs over several chunks.
 numbers = st.one_of(st.integers(1, 40), st.integers(1000, 1060), st.integers(2040, 2060))
@@ -85,14 +95,69 @@ def test_pop_first_of_a_seq_set_removes_and_returns_each_number_once_in_order(
     assert taken == sorted(some)
 
 
+@given(sets, st.integers(1, 3000))
+def test_first_run_of_a_seq_set_returns_the_lowest_numbers_up_to_the_first_gap(
+    some: set[int], most: int
+) -> None:
+    """A run goes over the borders of chunks."""
+    found = seq_set(some).first_run(most)
+    first = min(some, default=0)
+    count = 0
+    while count < most and first + count in some:
+        count += 1
+    assert found == range(first, first + count)
+
+
+@given(st.lists(numbers, min_size=1), runs)
+def test_runs_of_numbers_are_the_same_in_any_order_and_with_repeated_numbers(
+    some: list[int], run: range
+) -> None:
+    """A range is one run."""
+    assert list(runs_of(some)) == list(seq_set(set(some)).runs())
+    assert list(runs_of(run)) == [(run.start, run.stop)]
+
+
+@given(st.integers(0, 1 << 80))
+def test_the_runs_of_ones_in_an_integer_give_the_integer(bits: int) -> None:
+    """The runs do not touch each other."""
+    found = list(bit_runs(bits))
+    assert sum((1 << end) - (1 << first) for first, end in found) == bits
+    assert all(end < first for (_, end), (first, _) in pairwise(found))
+
+
+@given(st.lists(st.tuples(sets, st.integers(0, 9)), max_size=5), st.lists(sets, max_size=9), sets)
+def test_seq_counts_agree_with_a_counter(
+    added: list[tuple[set[int], int]], taken: list[set[int]], asked: set[int]
+) -> None:
+    """Numbers are counted several times at once, and are subtracted as often as they were added."""
+    counts, expected = SeqCounts(), Counter[int]()
+    for some, times in added:
+        counts.add(masks_of(list(some)), times)
+        expected.update(dict.fromkeys(some, times))
+    for some in taken:
+        gone = {seq for seq in some if expected[seq]}
+        expected.subtract(gone)
+        zero = {seq for seq in gone if not expected[seq]}
+        assert set(SeqSet.of(counts.subtract(masks_of(list(gone))))) == zero
+    above = {seq for seq in asked if expected[seq]}
+    assert set(SeqSet.of(counts.counted(masks_of(list(asked))))) == above
+
+
 @given(sets, sets, sets)
 def test_a_seq_table_behaves_as_a_dict(first: set[int], second: set[int], gone: set[int]) -> None:
     """Values are set together or one by one, and are removed in any order."""
     table: SeqTable[str] = SeqTable()
     table.put_all(sorted(first), [str(seq) for seq in sorted(first)])
     table.put_all(sorted(second - first), [str(seq) for seq in sorted(second - first)])
-    table.remove(list(first & gone))
-    left = (first - gone) | (second - first)
+    removed = table.remove(masks_of(list(gone)))
+    found = {
+        start + at: value
+        for start, values in removed
+        for at, value in enumerate(values)
+        if value is not None
+    }
+    assert found == {seq: str(seq) for seq in (first | second) & gone}
+    left = (first | second) - gone
     assert {seq for seq in first | second | gone if table.get(seq) == str(seq)} == left
     assert (table.first_chunk is None) == (not left)
     values = []
@@ -105,14 +170,14 @@ def test_a_seq_table_behaves_as_a_dict(first: set[int], second: set[int], gone: 
 def test_values_of_consecutive_numbers_are_replaced_over_several_chunks(
     first: int, count: int, gone: set[int]
 ) -> None:
-    """The last items of the chunks, and the items of each, agree with a dict."""
+    """Numbers whose value was removed before have none afterwards."""
     table: SeqTable[str] = SeqTable()
     table.put(max(first - 1, 0), "before")
     seqs = range(max(first, 1), max(first, 1) + count)
     table.put_all(seqs, ["run"] * count)
-    table.replace(seqs[0], [str(seq) for seq in seqs])
     table.put(seqs[-1] + 1, "after")
-    table.remove(sorted(gone.intersection(seqs)))
+    table.remove(masks_of(sorted(gone.intersection(seqs))))
+    table.replace("run", seqs[0], [str(seq) for seq in seqs])
     expected = {seqs[0] - 1: "before", seqs[-1] + 1: "after"}
     expected |= {seq: str(seq) for seq in seqs if seq not in gone}
     found = {seq: value for chunk, _, _ in table.last_items() for seq, value in table.items(chunk)}

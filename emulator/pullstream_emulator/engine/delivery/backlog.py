@@ -191,6 +191,11 @@ class Backlog:
         return len(self._ready) + len(self._again) - self._settled
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no message can be taken, and no ordering key has an unfinished message."""
+        return not (self._ready or self._again or self.key_queues)
+
+    @property
     def fresh(self) -> int:
         """Messages and keys that any consumer may take, without those for redelivery."""
         return len(self._ready)
@@ -330,6 +335,21 @@ class Backlog:
         self._settled = 0
         self._turn = 0
         return remains
+
+
+def fitting_in(sizes: Sequence[int], most_bytes: float) -> int:
+    """Return how many messages of these sizes go into one response.
+
+    Args:
+        sizes: The sizes, in bytes.
+        most_bytes: The room of the consumer. The last message may cross this limit.
+    """
+    size = 0
+    for taken, each in enumerate(sizes):
+        if size >= most_bytes or (taken and size + each > MAX_RESPONSE_BYTES):
+            return taken
+        size += each
+    return len(sizes)
 
 
 def _is_settled(item: Item) -> bool:

@@ -76,6 +76,7 @@ class Consumers:
             consumer.ready_keys = ReadyKeys()
             consumer.outstanding_messages = consumer.outstanding_bytes = 0
             consumer.held.clear()
+            consumer.runs.clear()
         self._changed.update(self._full)
 
     # ---- waiting consumers ---------------------------------------------------------------------

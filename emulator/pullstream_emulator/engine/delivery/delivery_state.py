@@ -32,6 +32,8 @@ from pullstream_emulator.engine.record import Record
 if TYPE_CHECKING:
     from pullstream_protocol.errors import RpcError
 
+    from .lease_runs import LeaseRun
+
 
 class Delivery:
     """One record in one subscription, from publish until its final acknowledgement.
@@ -272,7 +274,9 @@ class Consumer:
         asleep: Whether its last take was empty and it has not been woken since.
         outstanding_messages: Number of messages that it holds.
         outstanding_bytes: Their size in bytes.
-        held: The ack IDs of the messages that it holds, and of some that it held, oldest first.
+        held: The ack IDs of the messages that it holds by single leases, and of some that it held,
+            oldest first.
+        runs: The runs of leases that it holds.
         changed: The consumers that sleep and have got room or a key, of its subscription.
     """
 
@@ -291,6 +295,7 @@ class Consumer:
         "outstanding_bytes",
         "outstanding_messages",
         "ready_keys",
+        "runs",
         "wake",
     )
 
@@ -319,6 +324,7 @@ class Consumer:
         self.closed: RpcError | None = None
         self.is_here = False
         self.held: list[str] = []
+        self.runs: dict[LeaseRun, None] = {}
         self.changed: dict[Consumer, None] = {}
 
     def add_key(self, key_queue: KeyQueue) -> None:

@@ -19,11 +19,12 @@ from pullstream_emulator.engine.timetable import SLICE, Timed
 from pullstream_protocol import dead_letters
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-from .ack_ids import INVALID
+from .ack_ids import INVALID, AckNumbers
 from .acked_ids import AckedIds
 from .backlog import Backlog
 from .consumers import Consumers
 from .delivery_state import Consumer, Delivery, KeyQueue
+from .lease_runs import DeliverySpan
 from .leases import Leases
 from .policy import SubscriptionPolicy
 from .unacked import Retention, Unacked
@@ -53,7 +54,7 @@ class Subscription:
     Args:
         config: Its settings.
         log: The log of its topic.
-        numbers: The numbers of ack IDs, see AckIds.
+        numbers: The numbers of ack IDs.
         now: The present time.
         announce: Called with the subscription and a due time on the monotonic clock after a call
             that adds timed work. After new settings and after a seek, the caller asks `next_due`.
@@ -75,7 +76,7 @@ class Subscription:
         self,
         config: pubsub.Subscription,
         log: Log,
-        numbers: Iterator[int],
+        numbers: AckNumbers,
         now: Now,
         *,
         announce: Callable[[Timed, float], None],
@@ -86,7 +87,7 @@ class Subscription:
         self.log = log
         self.since = log.head_seq
         self._backlog = Backlog()
-        self.leases = Leases(config.name, numbers)
+        self.leases = Leases(config.name, numbers, log)
         self.messages = Unacked(config.name, self._backlog, self.leases, log, observer)
         self.acked_ids = AckedIds(config.name, observer)
         # Messages that failed too often and wait for `forward_dead_letters`.
@@ -114,25 +115,25 @@ class Subscription:
     ) -> Sequence[int]:
         """Add new records. Return the numbers of the records that the filter rejects.
 
+        If there are none, the caller holds all records in the log for the subscription.
+
         Args:
             run: The records.
             messages: The same messages, decoded.
             now: The present time.
         """
         rejected: Sequence[int] = ()
-        if self.policy.accepts is None:
-            run.hold()
-            self.messages.add(run.masks, len(run))
-        else:
+        masks: Mapping[int, int] = run.masks
+        if self.policy.accepts is not None:
             verdicts = [self.policy.accepts(message.attributes) for message in messages]
-            pairs = list(zip(run, verdicts, strict=True))
-            rejected = [record.seq for record, passes in pairs if not passes]
-            records = [record for record, passes in pairs if passes]
-            if not records:
+            pairs = list(zip(run.seqs, verdicts, strict=True))
+            rejected = [seq for seq, passes in pairs if not passes]
+            if len(rejected) == len(run):
                 return rejected
-            for record in records:
-                record.references += 1
-            self.messages.add(masks_of([record.seq for record in records]), len(records))
+            if rejected:
+                masks = masks_of([seq for seq, passes in pairs if passes])
+                self.log.hold(masks)
+        self.messages.add(masks, len(run) - len(rejected))
         self._add_publish_time(run.publish_ms, now)
         self._wake_next()
         return rejected
@@ -153,7 +154,13 @@ class Subscription:
     def take(
         self, consumer: Consumer, now: float, limit: int = MAX_PER_RESPONSE
     ) -> list[tuple[str, Delivery]]:
-        """Lease messages to `consumer`, and return pairs of ack ID and delivery.
+        """Do the work of `lease`, and return pairs of ack ID and delivery."""
+        return [(each.ack_id, each) for each in self.lease(consumer, now, limit)]
+
+    def lease(
+        self, consumer: Consumer, now: float, limit: int = MAX_PER_RESPONSE
+    ) -> Sequence[Delivery]:
+        """Lease messages to `consumer`, and return them with their ack IDs.
 
         If several consumers wait, each gets an equal share of the messages.
 
@@ -163,30 +170,57 @@ class Subscription:
             limit: Maximum number of messages.
 
         Returns:
-            An empty list if there is no message for the consumer, or if it has no room. The
-            consumer is woken later.
+            A DeliverySpan if the messages need no objects. An empty list if there is no message
+            for the consumer, or if it has no room. The consumer is woken later.
         """
         consumer.asleep = False
-        moved = 0
-        while self.messages.stock and self._backlog.fresh < limit and moved < MAX_UNSTOCKED:
-            moved += self._unstock()
-        share = self.consumers.share_of(self._backlog.shared + self.messages.stocked, consumer)
-        deliveries = self._backlog.take_next(consumer, limit, share)
-        if not deliveries:
-            # Wake other consumers but not this one. It may have been the only one that was woken,
-            # for messages that only others may take or that are gone.
-            self._wake_next()
-            self.consumers.mark_waiting(consumer)
-            if self.messages.stock and consumer.has_room:
-                # The first slices run here. They wake this consumer if they find a message for it.
-                self.log.work.add(self._unstock_all(), now)
-            return []
-        taken = self.leases.grant(deliveries, consumer, now)
+        deliveries: Sequence[Delivery] | None = self._lease_run(consumer, now, limit)
+        if deliveries is None:
+            deliveries = self._next_deliveries(consumer, limit)
+            if not deliveries:
+                # Wake other consumers but not this one. It may have been the only one that was
+                # woken, for messages that only others may take or that are gone.
+                self._wake_next()
+                self.consumers.mark_waiting(consumer)
+                if self.messages.stock and consumer.has_room:
+                    # The first slices run here. They wake this consumer if they find a message for
+                    # it.
+                    self.log.work.add(self._unstock_all(), now)
+                return []
+            self.leases.grant(deliveries, consumer, now)
         self._announce(self, now + consumer.ack_deadline)
         self.consumers.mark_served(consumer)
         self._observer.delivered(self.name, deliveries)
         self._wake_next()
-        return taken
+        return deliveries
+
+    def _lease_run(self, consumer: Consumer, now: float, limit: int) -> DeliverySpan | None:
+        """Lease the next messages as one run; None if they need an object each."""
+        if not self._backlog.is_idle or self.policy.exactly_once or not consumer.has_room:
+            return None
+        share = self.consumers.share_of(self.messages.stocked, consumer)
+        found = self.messages.next_run(
+            min(limit, consumer.room, share),
+            consumer.room_bytes,
+            filtered=self.policy.accepts is not None,
+            ordered=self.policy.ordered,
+        )
+        if found is None:
+            return None
+        run, span = self.leases.grant_run(*found, consumer, now)
+        self.messages.take_run(run)
+        return span
+
+    def _next_deliveries(self, consumer: Consumer, limit: int) -> Sequence[Delivery]:
+        """Take the next messages out of the backlog, and fill it before if it has few."""
+        if not consumer.has_room:
+            # The stock stays: the backlog has an object for each message.
+            return []
+        moved = 0
+        while self.messages.stock and self._backlog.fresh < limit and moved < MAX_UNSTOCKED:
+            moved += self._unstock()
+        share = self.consumers.share_of(self._backlog.shared + self.messages.stocked, consumer)
+        return self._backlog.take_next(consumer, limit, share)
 
     # ---- outcomes ------------------------------------------------------------------------------
 
@@ -222,10 +256,18 @@ class Subscription:
             InvalidArgument: An ID does not belong to this subscription. Nothing is acknowledged.
         """
         leases, exactly_once = self.leases, self.policy.exactly_once
-        leases.check_ack_ids(ack_ids)
-        refused = self._refusals(ack_ids, acknowledging=True) if exactly_once else {}
-        if refused and decide is not None and not decide(refused):
-            return refused
+        refused: dict[str, str] = {}
+        spans: Sequence[DeliverySpan] = ()
+        if exactly_once:
+            leases.check_ack_ids(ack_ids)
+            refused = self._refusals(ack_ids, acknowledging=True)
+            if refused and decide is not None and not decide(refused):
+                return refused
+        else:
+            spans, ack_ids = leases.pop_spans(ack_ids)
+        for span in spans:
+            self._observer.acknowledged(self.name, span)
+            self.messages.finish(span)
         acked: list[Delivery] = []
         finished: list[Delivery] = []
         # An ID that occurs twice in one request is not stale the second time.

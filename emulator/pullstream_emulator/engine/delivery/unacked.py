@@ -10,15 +10,19 @@ from typing import Any, TypeAlias
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer
-from pullstream_emulator.engine.record import Record
+from pullstream_emulator.engine.record import Record, RecordSpan
 from pullstream_emulator.engine.seq_set import SeqSet, SeqTable, masks_of
 
-from .backlog import Backlog
+from .backlog import MAX_RESPONSE_BYTES, Backlog, fitting_in
 from .delivery_state import Delivery, KeyQueue
+from .lease_runs import DeliverySpan, LeaseRun
 from .leases import Leases
 
 # A container of a backlog or of leases that is not used any more.
 Remains: TypeAlias = dict[Any, Any] | deque[Any] | list[Any]
+
+# Fewer messages are not leased as a run, which takes more time than their objects.
+MIN_RUN = 16
 
 # Least time between two sweeps, in seconds.
 SWEEP_INTERVAL = 1.0
@@ -79,9 +83,8 @@ class Unacked:
 
     `seqs` has all of them. A message is in the backlog, in a lease, or in the stock. New messages
     go into the stock, which needs no object for them. A seek puts all messages into the stock in
-    one step. A take moves messages from the stock into the backlog, in the order of publishing. The
-    log pins the records of messages that a seek has put into the stock, and the subscription has
-    references to the records of the other messages.
+    one step. A take leases messages of the stock as a run, or moves them into the backlog, in the
+    order of publishing. The subscription holds all of them in the log.
 
     Args:
         subscription: The full name of the subscription.
@@ -114,11 +117,14 @@ class Unacked:
         self._count = 0
         self.stock = SeqSet()
         self.stocked = 0
-        self._deliveries: SeqTable[Delivery] = SeqTable()
+        # A message that was leased as a part of a run has its run.
+        self._deliveries: SeqTable[Delivery | LeaseRun] = SeqTable()
         # Failed deliveries of unfinished messages, for messages with at least one.
         self._attempts: dict[int, int] = {}
         # The messages of the stock that were finished before the seek. The filter must see them.
         self._unfiltered = SeqSet()
+        # The messages of the stock with a failed delivery, after a restart or a seek.
+        self._tried = SeqSet()
         # The number up to which the last sweep has dropped old messages.
         self._swept = 0
 
@@ -137,12 +143,14 @@ class Unacked:
 
         For a message of the stock it is a new object, which shows the state of the message.
         """
-        delivery = self._deliveries.get(seq)
-        record = self._log.record(seq)
-        if delivery is None and record is not None and seq in self.stock:
-            delivery = Delivery(record, self._backlog.key_queues.get(record.ordering_key))
-            delivery.attempts = self._attempts.get(seq, 0)
-        return delivery
+        found = self._deliveries.get(seq)
+        if type(found) is LeaseRun:
+            return self._leases.single(found, seq)
+        record = self._log.record(seq) if seq in self.stock else None
+        if record is not None:
+            found = Delivery(record, self._backlog.key_queues.get(record.ordering_key))
+            found.attempts = self._attempts.get(seq, 0)
+        return found
 
     @property
     def needs_filter(self) -> bool:
@@ -163,8 +171,7 @@ class Unacked:
     def oldest_ms(self) -> int | None:
         """Publish time of the oldest message, in milliseconds since the epoch. None: no message."""
         first = self.seqs.first
-        record = None if first is None else self._log.record(first)
-        return None if record is None else record.publish_ms
+        return None if first is None else self._log.publish_ms(first)
 
     @property
     def floor(self) -> int:
@@ -175,7 +182,7 @@ class Unacked:
     # ---- in ------------------------------------------------------------------------------------
 
     def add(self, masks: Mapping[int, int], count: int) -> None:
-        """Add new messages. They are the newest ones, and their records have a reference.
+        """Add new messages. They are the newest ones, and are held in the log.
 
         Args:
             masks: The bits of their numbers, by chunk.
@@ -193,10 +200,11 @@ class Unacked:
             records: The messages.
             attempts: The failed deliveries of those with at least one.
         """
-        for record in records:
-            record.references += 1
+        masks = masks_of([record.seq for record in records])
+        self._log.hold(masks)
         self._attempts.update(attempts)
-        self.add(masks_of([record.seq for record in records]), len(records))
+        self._tried = SeqSet(list(attempts))
+        self.add(masks, len(records))
 
     def unstock(self, accepts: Callable[[Mapping[str, str]], bool] | None, *, ordered: bool) -> int:
         """Move one slice of the stock into the backlog. Return the number of its messages.
@@ -208,7 +216,6 @@ class Unacked:
         seqs = self.stock.pop_first(self._log.work.size)
         self.stocked -= len(seqs)
         records = self._log.records(seqs)
-        self._log.hold_pinned(self._subscription, records)
         rejected: list[Record] = []
         if accepts is not None and self._unfiltered:
             rejected = [
@@ -223,9 +230,51 @@ class Unacked:
         if self._attempts:
             for delivery in deliveries:
                 delivery.attempts = self._attempts.get(delivery.record.seq, 0)
+        self._tried.discard(masks_of(seqs))
         self._deliveries.put_all([record.seq for record in records], deliveries)
-        self._finish(rejected, [record.seq for record in rejected])
+        self._finish([record.seq for record in rejected])
         return len(seqs)
+
+    def next_run(
+        self, limit: int, most_bytes: float, *, filtered: bool, ordered: bool
+    ) -> tuple[RecordSpan, range, int] | None:
+        """Return the messages of the stock that can be leased next as a run, and their size.
+
+        None: there are few of them, or something is known about some of them, so that they need an
+        object each.
+
+        Args:
+            limit: Maximum number of messages.
+            most_bytes: See `Consumer.room_bytes`.
+            filtered: Whether the subscription has a filter.
+            ordered: Whether messages with an ordering key are delivered in order.
+        """
+        if self._tried or (filtered and self._unfiltered):
+            return None
+        seqs = self.stock.first_run(limit)
+        if not MIN_RUN <= len(seqs) == min(limit, self.stocked):
+            # The numbers have gaps. Many small responses would cost more than the objects.
+            return None
+        records = self._log.span(seqs)
+        if ordered and records.has_keys:
+            return None
+        size = records.size
+        if size > MAX_RESPONSE_BYTES or size > most_bytes:
+            sizes = records.sizes()
+            fitting = fitting_in(sizes, most_bytes)
+            if fitting < MIN_RUN:
+                return None
+            seqs, size = seqs[:fitting], sum(sizes[:fitting])
+            records = self._log.span(seqs)
+        return records, seqs, size
+
+    def take_run(self, run: LeaseRun) -> None:
+        """Take messages out of the stock that were leased as a run."""
+        masks = masks_of(run.seqs)
+        self.stock.discard(masks)
+        self.stocked -= len(run.seqs)
+        self._unfiltered.discard(masks)
+        self._deliveries.put_all(run.seqs, [run] * len(run.seqs))
 
     # ---- out -----------------------------------------------------------------------------------
 
@@ -236,21 +285,23 @@ class Unacked:
 
     def finish(self, deliveries: Sequence[Delivery]) -> None:
         """Release messages that are finished, and inform the observer."""
-        records = [delivery.record for delivery in deliveries]
-        seqs = [record.seq for record in records]
-        self._deliveries.remove(seqs)
-        self._finish(records, seqs)
+        if type(deliveries) is DeliverySpan:
+            self._finish(deliveries.seqs)
+        else:
+            self._finish([delivery.record.seq for delivery in deliveries])
 
-    def _finish(self, records: Sequence[Record], seqs: Sequence[int]) -> None:
-        if not records:
+    def _finish(self, seqs: Sequence[int]) -> None:
+        if not seqs:
             return
-        self.seqs.discard(masks_of(seqs))
+        masks = masks_of(seqs)
+        self._deliveries.remove(masks)
+        self.seqs.discard(masks)
         self._count -= len(seqs)
         if self._attempts:
             for seq in seqs:
                 self._attempts.pop(seq, None)
         self._observer.finished(self._subscription, seqs)
-        self._log.release(records)
+        self._log.release(masks)
 
     def drop_older(self, than_ms: float) -> float:
         """Finish waiting messages that were published at `than_ms` or before, at most one slice.
@@ -262,26 +313,28 @@ class Unacked:
             passed all.
         """
         dropped: list[Delivery] = []
-        unstocked: list[Record] = []
+        unstocked: list[int] = []
         oldest_ms = math.inf
         for passed, seq in enumerate(self.seqs.after(self._swept)):
-            delivery = self._deliveries.get(seq)
-            record = self._log.record(seq) if delivery is None else delivery.record
-            assert record is not None
-            if record.publish_ms > than_ms or passed == self._log.work.size:
-                oldest_ms = record.publish_ms
+            publish_ms = self._log.publish_ms(seq)
+            assert publish_ms is not None
+            if publish_ms > than_ms or passed == self._log.work.size:
+                oldest_ms = publish_ms
                 break
             self._swept = seq
-            if delivery is None:
-                unstocked.append(record)
-            elif delivery.holder is None and not delivery.acked:
-                dropped.append(delivery)
+            found = self._deliveries.get(seq)
+            if type(found) is LeaseRun:
+                found = None if found.has_leased(seq) else found.singles[seq]
+            elif found is None:
+                unstocked.append(seq)
+            if found is not None and found.holder is None and not found.acked:
+                dropped.append(found)
         if unstocked:
-            seqs = [record.seq for record in unstocked]
-            self.stock.discard(masks_of(seqs))
-            self.stocked -= len(seqs)
-            self._log.hold_pinned(self._subscription, unstocked)
-            self._finish(unstocked, seqs)
+            masks = masks_of(unstocked)
+            self.stock.discard(masks)
+            self._tried.discard(masks)
+            self.stocked -= len(unstocked)
+            self._finish(unstocked)
         self._backlog.drop(dropped)
         self._leases.forget_returned(dropped)
         self.finish(dropped)
@@ -305,9 +358,7 @@ class Unacked:
         """
         back, done = wanted - self.seqs, self.seqs - wanted
         before = self._deliveries
-        referenced = self.stock - self._log.pinned(self._subscription)
-        # Pin the records before their references are removed.
-        self._log.pin(self._subscription, wanted, now)
+        self._log.hold(back.masks())
         self.seqs = wanted
         self._count = len(wanted)
         self.stock = wanted.copy()
@@ -315,25 +366,22 @@ class Unacked:
         self._deliveries = SeqTable()
         self._unfiltered = self._unfiltered & wanted | back
         self._attempts = {seq: n for seq, n in self._attempts.items() if seq in wanted}
+        self._tried = SeqSet(list(self._attempts))
         self._swept = 0
         if report and back:
             self._observer.unfinished(self._subscription, back)
         if report and done:
             self._observer.finished(self._subscription, done)
         remains = [*self._backlog.take_apart(), *self._leases.take_apart()]
-        self._log.work.add(self._tear_down(before, referenced, remains), now.monotonic)
+        self._log.release_later(done.copy(), now)
+        self._log.work.add(self._tear_down(before, remains), now.monotonic)
         return back
 
     def _tear_down(
-        self, before: SeqTable[Delivery], referenced: SeqSet, remains: Sequence[Remains]
+        self, before: SeqTable[Delivery | LeaseRun], remains: Sequence[Remains]
     ) -> Iterator[None]:
-        """Release the records of earlier deliveries and of the earlier stock, and free memory."""
-        while referenced:
-            seqs = referenced.pop_first(self._log.work.size)
-            self._log.release(self._log.records(seqs))
-            yield
-        while deliveries := before.pop_chunk():
-            self._log.release([delivery.record for delivery in deliveries])
+        """Free the memory of earlier deliveries."""
+        while before.pop_chunk():
             yield
         for each in remains:
             while each:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 
+from pullstream_emulator.engine.delivery.ack_ids import AckNumbers
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.persisted_state import (
     Saved,
@@ -24,7 +24,7 @@ from .topic import Topic
 from .topics import Topics
 
 # Restores a feed from its value and note, its topic, and the topic's records by number. The
-# function adds a reference to the records of the feed. The other records may be freed.
+# function lets the feed hold its records. The other records may be freed.
 RestoreFeed = Callable[[bytes, bytes, Topic, Mapping[int, Record]], None]
 
 # Most leases of one run of the broker. The lease numbers of the next run start after this many.
@@ -60,7 +60,7 @@ def restore(
     """
     if registry.topics or registry.subscriptions or registry.snapshots:
         raise ValueError("cannot restore into an engine that is not empty; use a new Engine")
-    subscriptions.numbers = itertools.count(saved.generation * _NUMBERS_PER_GENERATION + 1)
+    subscriptions.numbers = AckNumbers(saved.generation * _NUMBERS_PER_GENERATION + 1)
     logs: dict[int, _Restored] = {}
     for topic in saved.topics:
         logs[id(topic)] = _restore_topic(topic, registry, topics)
@@ -71,7 +71,7 @@ def restore(
         value, of = SnapshotValue.decode(snapshot.value), logs[id(snapshot.topic)]
         unacked = value.unacked & SeqSet(list(of.records))
         registry.add_snapshot(
-            Snapshot(value.config, value.subscription, of.log, value.since, unacked, now)
+            Snapshot(value.config, value.subscription, of.log, value.since, unacked)
         )
     if restore_feed is not None:
         for feed in saved.feeds:

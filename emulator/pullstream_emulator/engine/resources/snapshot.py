@@ -18,7 +18,6 @@ class Snapshot:
         log: The log of the subscription's topic.
         since: The topic's newest sequence number at the creation of the snapshot.
         unfinished: The messages up to `since` that were unfinished.
-        now: The present time.
 
     Attributes:
         unfinished: The argument of this name.
@@ -31,14 +30,13 @@ class Snapshot:
         log: Log,
         since: int,
         unfinished: SeqSet,
-        now: Now,
     ) -> None:
         self.config = config
         self._subscription = subscription
         self.log = log
         self.since = since
         self.unfinished = unfinished
-        log.pin(config.name, unfinished, now)
+        log.hold(unfinished.masks())
         log.keep_since(config.name, since)
 
     def next_due(self, now: Now) -> float:
@@ -53,7 +51,7 @@ class Snapshot:
     def release_records(self, now: Now) -> None:
         """Release all messages, because the snapshot was deleted."""
         self.log.keep_since(self.config.name, None)
-        self.log.pin(self.config.name, SeqSet(), now)
+        self.log.release_later(self.unfinished.copy(), now)
 
     def encode(self) -> bytes:
         """Serialize the snapshot for the observer; see SnapshotValue."""

@@ -46,7 +46,7 @@ class Snapshots:
         config = pubsub.Snapshot(name=name, topic=subscription.config.topic, labels=request.labels)
         config.expire_time.CopyFrom(_expire_time(subscription.messages.oldest_ms, now))
         log, unfinished = subscription.log, subscription.messages.seqs.copy()
-        snapshot = Snapshot(config, subscription.name, log, log.head_seq, unfinished, now)
+        snapshot = Snapshot(config, subscription.name, log, log.head_seq, unfinished)
         registry.add_snapshot(snapshot)
         registry.saved(snapshot)
         registry.timetable.watch(snapshot, now)

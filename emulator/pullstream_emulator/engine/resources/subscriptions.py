@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import uuid
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 
+from pullstream_emulator.engine.delivery.ack_ids import AckNumbers
 from pullstream_emulator.engine.delivery.subscription import Subscription
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.settings import field_mask, resource_settings
@@ -33,8 +33,7 @@ class Subscriptions:
         min_ack_deadline: The shortest ack deadline that may be set, in seconds.
 
     Attributes:
-        numbers: The numbers of leases. All subscriptions share this counter, so an ack ID is never
-            used twice.
+        numbers: The numbers of leases, which all subscriptions share.
         on_push: Called with the name of a subscription after a change that affects its push
             delivery.
     """
@@ -43,7 +42,7 @@ class Subscriptions:
         self, registry: Registry, *, min_ack_deadline: int, on_push: Callable[[str], None]
     ) -> None:
         self._registry = registry
-        self.numbers = itertools.count(1)
+        self.numbers = AckNumbers()
         self._min_ack_deadline = min_ack_deadline
         self.on_push = on_push
 

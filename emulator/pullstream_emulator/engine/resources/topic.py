@@ -31,7 +31,7 @@ class TopicFeed(Protocol):
     def enforce_limits(self, records: Sequence[Record]) -> None:
         """Release records beyond the feed's limits and inform readers.
 
-        Called when all other references to the appended records are added.
+        Called when all others hold the appended records.
         """
 
     def reconfigured(self) -> None:
@@ -150,6 +150,8 @@ class Topic:
             rejected = subscription.offer(run, messages, now)
             if rejected:
                 filtered.append((name, rejected))
+        # Once for all subscriptions: a topic may have a thousand.
+        self.log.hold(run.masks, len(self.subscriptions) - len(filtered))
         # A list of records costs its readers less than the run.
         records = run.created or run
         observer.published(self.config.name, records)
