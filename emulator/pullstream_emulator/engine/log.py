@@ -181,7 +181,7 @@ class Log:
 
         Args:
             seq: The first number.
-            values: What the log had for this number and the following ones.
+            values: The former values of this number and of the following ones.
         """
         at = 0
         while at < len(values):
@@ -214,7 +214,7 @@ class Log:
             self._replace(oldest)
 
     def _replace(self, run: RecordRun) -> None:
-        """Replace a run by the records of those of its messages that are kept."""
+        """Replace a run by the records of its messages that are kept."""
         self._wasted -= self._partly.pop(run, (0, 0))[1]
         self._records.replace(run, run.first, run.records)
 

@@ -277,7 +277,7 @@ class RecordSpan(Sequence[Record]):
         return False
 
     def stored(self) -> Iterator[tuple[Sequence[bytes], bytes | None]]:
-        """Yield the bytes of consecutive messages, and what they lack; see `RecordRun.stored`."""
+        """Yield bytes and missing fields of consecutive messages; see `RecordRun.stored`."""
         for records, start, stop in self.pieces:
             if type(records) is RecordRun:
                 yield records.stored(start, stop)

@@ -95,7 +95,7 @@ class SeqSet(Collection[int]):
         return None
 
     def first_run(self, most: int) -> range:
-        """Return the lowest number and those that follow it without a gap, at most `most`."""
+        """Return the lowest number and its followers up to the first gap, at most `most`."""
         first = self.first
         if first is None:
             return range(0)
@@ -290,7 +290,7 @@ class SeqCounts:
         return zero
 
     def counted(self, masks: Mapping[int, int]) -> dict[int, int]:
-        """Return those of the numbers whose count is above 0."""
+        """Return the numbers whose count is above 0."""
         above: dict[int, int] = {}
         for chunk, mask in masks.items():
             counted = 0

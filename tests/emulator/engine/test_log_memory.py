@@ -10,7 +10,7 @@ from tests.emulator.broker import TOPIC, Broker
 
 
 def kinds(broker: Broker) -> set[type]:
-    """Return the types of what the log has for its messages."""
+    """Return the types of the objects that the log has for its messages."""
     places = broker.engine.registry.topics[TOPIC].log._records._segments[0].places
     return {type(place) for place in places if place is not None}
 
@@ -18,7 +18,7 @@ def kinds(broker: Broker) -> set[type]:
 def test_a_request_keeps_few_bytes_of_messages_that_are_acknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The oldest requests are replaced first, and the kept bytes are always those of the rest."""
+    """The oldest requests are replaced first, and the kept bytes count the rest."""
     size = len("x" * 100)
     monkeypatch.setattr(log_module, "_MOST_WASTED", 25 * (size + 40))
     broker = Broker()

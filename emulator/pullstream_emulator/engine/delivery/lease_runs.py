@@ -63,7 +63,7 @@ class LeaseRuns:
         self._ended = 0
 
     def add(self, run: LeaseRun) -> None:
-        """Add a run, whose numbers are above those of the others."""
+        """Add a run, whose numbers are the highest."""
         self._firsts.append(run.ids.start)
         self._runs.append(run)
 

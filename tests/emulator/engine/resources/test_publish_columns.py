@@ -173,7 +173,7 @@ def test_waiting_messages_of_a_large_request_have_no_records() -> None:
 
 
 def test_a_consumer_without_room_leaves_the_waiting_messages_as_they_are() -> None:
-    """Otherwise each message would get an object as soon as a consumer has all that it wants."""
+    """Otherwise each message would get an object as soon as a consumer is full."""
     broker = Broker()
     broker.publish(*["x"] * 100)
     consumer = broker.join(max_messages=20)
