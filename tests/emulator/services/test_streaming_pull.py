@@ -350,9 +350,9 @@ def test_messages_published_after_a_streaming_pull_ended_go_to_other_consumers(w
     assert [m.message.data for m in wire.pull()] == [b"a"]
 
 
-def broken_take(
+def broken_lease(
     subscription: Subscription, consumer: Consumer, limit: int = 0
-) -> list[tuple[str, Delivery]]:
+) -> Sequence[Delivery]:
     """Stand in for a method of the engine that has a fault."""
     raise RuntimeError("a fault of ours")
 
@@ -363,7 +363,7 @@ def test_an_internal_error_in_a_pull_or_streaming_pull_is_logged_and_sent_to_the
 ) -> None:
     """INTERNAL for the caller, without the details; the trace in the broker's log."""
     broker = Broker(ManualClock())
-    monkeypatch.setattr(broker.engine, "take", broken_take)
+    monkeypatch.setattr(broker.engine, "lease", broken_lease)
     with caplog.at_level(logging.ERROR, "pullstream"), Emulator(broker=broker) as emulator:
         wire = Wire(emulator.endpoint)
         wire.create()
