@@ -232,7 +232,8 @@ def waiting_threads(manager: StreamingPullManager) -> set[int] | None:
         if stream._stream._call is None:
             # It is in the pause before the next attempt.
             threads.append(stream._consumer._turn.reader)
-        elif stream.state is not SubscriptionState.STREAMING:
+        elif stream.state is not SubscriptionState.STREAMING or stream._stream._reset_cause:
+            # It waits for its first answer, or for the end of the call that it has cancelled.
             return None
     # A success without a waiting future is not read at once.
     has_calls = len(dispatcher._in_flight) != len(dispatcher._answers)
