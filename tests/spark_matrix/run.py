@@ -6,8 +6,8 @@ Writes tables of each format, directly and by `pullstream ingest` with several v
 and reads them by Spark with Delta's and Iceberg's own jars. Runs batch read and sink with the
 oldest PySpark that has them. Writes the table of tested versions into docs/spark-deploy.md if
 everything is right, and exits with 1 otherwise. With --missing, only tests run that the table does
-not have, and their lines are added to it. Needs Java, Maven with its central repository, and
-a package index.
+not have, and each line is added to it when it is right. Needs Java, Maven with its central
+repository, and a package index.
 """
 
 from __future__ import annotations
@@ -471,7 +471,10 @@ def call_checks(place: str, known: Set[Key]) -> Iterator[Check]:
 
 
 def checked(place: str, known: Set[Key]) -> Iterator[Check]:
-    """Run the tests that are not known."""
+    """Run the tests that are not known, the short ones first."""
+    yield from batch_checks(place, known)
+    yield from connect_checks(place, known)
+    yield from call_checks(place, known)
     works = [*direct_tables(place), *tables_of_jobs(place)]
     tables = list(written(works, known))
     with ExitStack() as stack:
@@ -480,9 +483,6 @@ def checked(place: str, known: Set[Key]) -> Iterator[Check]:
             tables += written(catalog_tables(place, url), known)
         for format in READERS:
             yield from read([one for one in tables if one.format == format])
-    yield from batch_checks(place, known)
-    yield from connect_checks(place, known)
-    yield from call_checks(place, known)
 
 
 def main() -> None:
@@ -494,16 +494,20 @@ def main() -> None:
         if shutil.which(tool) is None:
             sys.exit(f"make spark-matrix needs {tool}, for the server of Iceberg's REST catalog")
     earlier = written_checks(PAGE) if chosen.missing else []
+    day = datetime.fromtimestamp(SYSTEM_CLOCK.now(), timezone.utc).date()
+    python = f"Python {platform.python_version()} on {platform.system()}"
+    what = "The newest lines were tested" if earlier else "Tested"
+    told = f"{what} on {day}, with {python} and {version_of('pyarrow')}"
+    checks: list[Check] = []
     with tempfile.TemporaryDirectory() as place:
-        checks = list(checked(place, {check.key for check in earlier}))
+        for check in checked(place, {check.key for check in earlier}):
+            checks.append(check)
+            if earlier and check.is_right:
+                # Now, because the others may take an hour.
+                write_docs(PAGE, [*earlier, *(one for one in checks if one.is_right)], told)
     console.print(terminal_table(checks))
     if not all(check.is_right for check in checks):
         sys.exit(1)
-    day = datetime.fromtimestamp(SYSTEM_CLOCK.now(), timezone.utc).date()
-    python = f"Python {platform.python_version()} on {platform.system()}"
-    told = f"Tested on {day}, with {python} and {version_of('pyarrow')}"
-    if earlier:
-        told = f"The newest lines were tested on {day}, with {python} and {version_of('pyarrow')}"
     write_docs(PAGE, [*earlier, *checks], told)
     console.print(f"The table is in {PAGE.relative_to(ROOT)}.")
 
