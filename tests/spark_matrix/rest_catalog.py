@@ -9,6 +9,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from urllib.error import URLError
 
@@ -25,8 +26,6 @@ START = 60.0
 @contextmanager
 def running(folder: Path) -> Iterator[str]:
     """Yield the URL of a catalog whose files are in a folder. Needs Java and Maven."""
-    maven = ["mvn", "-q", "-B", "dependency:build-classpath"]
-    subprocess.run(maven, cwd=HERE, check=True, stdout=subprocess.DEVNULL)
     folder.mkdir()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -40,7 +39,7 @@ def running(folder: Path) -> Iterator[str]:
     log = folder / "log"
     with log.open("wb") as output:
         server = subprocess.Popen(
-            ["java", "-cp", CLASSPATH.read_text(encoding="utf-8"), SERVER],
+            ["java", "-cp", classpath(), SERVER],
             env={**os.environ, **settings},
             stdout=output,
             stderr=output,
@@ -54,9 +53,17 @@ def running(folder: Path) -> Iterator[str]:
         server.wait()
 
 
+@cache
+def classpath() -> str:
+    """Fetch the server, and return its class path. Needs Maven."""
+    maven = ["mvn", "-q", "-B", "dependency:build-classpath"]
+    subprocess.run(maven, cwd=HERE, check=True, stdout=subprocess.DEVNULL)
+    return CLASSPATH.read_text(encoding="utf-8")
+
+
 def version() -> str:
     """Return the version of the server."""
-    (jar,) = (one for one in CLASSPATH.read_text(encoding="utf-8").split(":") if "open-api" in one)
+    (jar,) = (one for one in classpath().split(":") if "open-api" in one)
     return f"Iceberg's RESTCatalogServer {Path(jar).name.split('-')[3]}"
 
 
