@@ -172,15 +172,41 @@ class RecordRun(Sequence[Record]):
         parts, records = self._parts, self._records
         if records is not None:
             return [record.size for record in records[start:stop]]
+        added = _ID_HEAD + len(self._time)
+        digits = self._digits(start, stop)
+        if digits:
+            added += digits
+            return [len(part) + added for part in parts[start:stop]]
         return [
-            len(part) + _ID_HEAD + len(str(seq)) + len(self._time)
+            len(part) + added + len(str(seq))
             for seq, part in enumerate(parts[start:stop], self.first + start)
         ]
 
+    def _digits(self, start: int, stop: int) -> int:
+        """Return the number of digits of all numbers between two indexes; 0 if it differs."""
+        digits = len(str(self.first + start))
+        return digits if digits == len(str(self.first + stop - 1)) else 0
+
+    def text(self, start: int, stop: int) -> bytes:
+        """Return the complete serialized messages between two indexes, one after the other.
+
+        It takes 0.1 us for each message, and `encoded` 0.2.
+        """
+        parts, records, digits = self._parts, self._records, self._digits(start, stop)
+        if records is not None:
+            return b"".join([record.encoded for record in records[start:stop]])
+        if not digits:
+            return b"".join(complete(parts[start:stop], self.first + start, self.publish_ms))
+        form = b"%b\x1a" + bytes([digits]) + b"%d" + self._time.replace(b"%", b"%%")
+        values: list[object] = [None] * (2 * (stop - start))
+        values[0::2] = parts[start:stop]
+        values[1::2] = self.seqs[start:stop]
+        return form * (stop - start) % tuple(values)
+
     def size_of(self, start: int, stop: int) -> int:
         """Return the size of the messages between two indexes, without creating the records."""
-        digits, parts = len(str(self.first + start)), self._parts
-        if self._records is not None or len(str(self.first + stop - 1)) != digits:
+        parts, digits = self._parts, self._digits(start, stop)
+        if self._records is not None or not digits:
             return sum(self.sizes(start, stop))
         added = _ID_HEAD + digits + len(self._time)
         return sum(map(len, parts[start:stop])) + added * (stop - start)
@@ -260,6 +286,17 @@ class RecordSpan(Sequence[Record]):
                 records.size_of(start, stop)
                 if type(records) is RecordRun
                 else size_of(records[start:stop])
+                for records, start, stop in self.pieces
+            ]
+        )
+
+    def text(self) -> bytes:
+        """Return the complete serialized messages, one after the other."""
+        return b"".join(
+            [
+                records.text(start, stop)
+                if type(records) is RecordRun
+                else b"".join([record.encoded for record in records[start:stop]])
                 for records, start, stop in self.pieces
             ]
         )

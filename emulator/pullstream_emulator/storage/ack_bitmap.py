@@ -77,4 +77,4 @@ def masks_of(seqs: Collection[int]) -> Mapping[int, int]:
     """Return the bits of some numbers, by chunk."""
     if isinstance(seqs, SeqSet):
         return seqs.masks()
-    return seq_set.masks_of(list(seqs))
+    return seq_set.masks_of(seqs if isinstance(seqs, range) else list(seqs))

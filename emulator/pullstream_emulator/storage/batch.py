@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pullstream_emulator.engine.record import RecordRun
+from pullstream_emulator.engine.record import RecordRun, RecordSpan
 
 from .ack_bitmap import CHUNK
 
@@ -17,55 +17,64 @@ if TYPE_CHECKING:
 MAX_BYTES = 1_000_000
 
 
-def rows(published: Iterable[Sequence[Record]]) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Yield the rows of ascending messages: the first number, and the encoded messages.
+def rows(published: Iterable[Sequence[Record]]) -> Iterator[tuple[int, RecordSpan]]:
+    """Yield the rows of ascending messages: the first number, and the messages.
 
     A row has consecutive numbers of one chunk, and at most MAX_BYTES unless it is one message.
 
     Args:
         published: The messages of each publish.
     """
-    for start, encoded in _joined(published):
-        first, done = start, 0
-        while done < len(encoded):
-            end = done + CHUNK - first % CHUNK
-            yield from _portions(first, encoded[done:end])
-            first, done = first + end - done, end
+    first, end, size = 0, 0, 0
+    pieces: list[tuple[Sequence[Record], int, int]] = []
+    for seq, records, start, stop in _pieces(published):
+        added = RecordSpan([(records, start, stop)]).size
+        if pieces and (seq != end or seq % CHUNK == 0 or size + added > MAX_BYTES):
+            yield first, RecordSpan(pieces)
+            pieces = []
+        if not pieces:
+            first, size = seq, 0
+        pieces.append((records, start, stop))
+        end, size = seq + stop - start, size + added
+    if pieces:
+        yield first, RecordSpan(pieces)
 
 
-def _joined(published: Iterable[Sequence[Record]]) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Yield each run of consecutive messages, over several publishes if there are more."""
-    first, encoded = 0, list[bytes]()
-    for start, run in _runs(published):
-        if start != first + len(encoded):
-            yield first, encoded
-            first, encoded = start, []
-        encoded += run
-    yield first, encoded
+def _pieces(
+    published: Iterable[Sequence[Record]],
+) -> Iterator[tuple[int, Sequence[Record], int, int]]:
+    """Yield parts of publishes that are in one chunk and fit into one row.
 
-
-def _runs(published: Iterable[Sequence[Record]]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    A part is its first number, the messages of its publish, and its indexes among them.
+    """
     for records in published:
         if type(records) is RecordRun:
-            yield records.first, records.encoded()
+            yield from _portions(records.first, records, 0, len(records))
         else:
-            for record in records:
-                yield record.seq, (record.encoded,)
+            for at, record in enumerate(records):
+                yield record.seq, records, at, at + 1
 
 
-def _portions(first: int, encoded: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Halve a run repeatedly until each part fits into one row."""
-    if len(encoded) > 1 and sum(map(len, encoded)) > MAX_BYTES:
-        half = len(encoded) // 2
-        yield from _portions(first, encoded[:half])
-        yield from _portions(first + half, encoded[half:])
+def _portions(
+    seq: int, records: RecordRun, start: int, stop: int
+) -> Iterator[tuple[int, Sequence[Record], int, int]]:
+    """Divide a run at the borders of chunks, and halve each part until it fits into one row."""
+    left = CHUNK - seq % CHUNK
+    half = (stop - start) // 2
+    if stop - start > left:
+        cut = start + left
+    elif half and records.size_of(start, stop) > MAX_BYTES:
+        cut = start + half
     else:
-        yield first, encoded
+        yield seq, records, start, stop
+        return
+    yield from _portions(seq, records, start, cut)
+    yield from _portions(seq + cut - start, records, cut, stop)
 
 
-def encode(encoded: Sequence[bytes]) -> bytes:
+def encode(messages: RecordSpan) -> bytes:
     """Return the content of a row: the sizes of the messages, then the encoded messages."""
-    return struct.pack(f"<{len(encoded)}I", *map(len, encoded)) + b"".join(encoded)
+    return struct.pack(f"<{len(messages)}I", *messages.sizes()) + messages.text()
 
 
 def decode(first: int, count: int, data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -103,14 +103,21 @@ class Database:
             f"SELECT {names} FROM {table.name}{table.where[len(key)]} ORDER BY {table.order}", key
         )
 
-    def put(self, table: Table, rows: Iterable[Sequence[Any]]) -> None:
-        """Insert rows with different primary keys, and replace existing rows with these keys."""
+    def put(self, table: Table, rows: Iterable[Sequence[Any]], *, are_new: bool = False) -> None:
+        """Insert rows with different primary keys, and replace existing rows with these keys.
+
+        Args:
+            table: The table.
+            rows: The rows.
+            are_new: Whether no row has one of these keys. It spares a query for each row, which
+                takes a tenth of the time of a publish.
+        """
         sealed = [(*row, table.seal(row)) for row in rows]
         if not sealed:
             return
-        for row in sealed:
+        for row in () if are_new else sealed:
             self._discount(table, row[: table.keys])
-        self.executemany(table.insert, sealed)
+        self.executemany(table.insert if are_new else table.replace, sealed)
         amount = sum([table.amount_of(row) for row in sealed])
         self._add(table, amount, sum([row[-1] for row in sealed]))
 

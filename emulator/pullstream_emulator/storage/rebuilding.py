@@ -79,7 +79,7 @@ def _fill(database: sqlite3.Connection, table: Table, rows: Rows) -> Total:
             seals += table.seal(row)
             yield (*row, table.seal(row))
 
-    database.executemany(table.insert, counted())
+    database.executemany(table.replace, counted())
     return Total(amount, seals % (1 << 64))
 
 

@@ -305,10 +305,11 @@ class SqlWriter:
             topic = self.topics.get(key)
             if topic is None:
                 continue
-            for first, encoded in batch.rows(published):
-                if topic.keeps_finished or not topic.is_finished(first, len(encoded)):
-                    rows.append((key, first, len(encoded), batch.encode(encoded)))
-        self._database.put(MESSAGES, rows)
+            for first, messages in batch.rows(published):
+                if topic.keeps_finished or not topic.is_finished(first, len(messages)):
+                    rows.append((key, first, len(messages), batch.encode(messages)))
+        # No number is used twice, and a failed transaction has left nothing.
+        self._database.put(MESSAGES, rows, are_new=True)
 
     def _write_progress(self) -> None:
         rows, bases = [], {}

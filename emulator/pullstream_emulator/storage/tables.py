@@ -29,7 +29,8 @@ class Table:
         names: The names of the columns, without the checksum.
         order: The ORDER BY expression of the primary key.
         definition: The CREATE TABLE statement.
-        insert: The INSERT statement.
+        insert: The INSERT statement for a row whose key is new.
+        replace: The INSERT statement that replaces a row with the same key.
         where: The WHERE clauses, by the number of compared columns.
     """
 
@@ -45,7 +46,8 @@ class Table:
             f"CREATE TABLE {name} ({', '.join(columns)}, seal INTEGER NOT NULL, "
             f"PRIMARY KEY ({self.order})) WITHOUT ROWID"
         )
-        self.insert = f"INSERT OR REPLACE INTO {name} VALUES ({'?, ' * len(columns)}?)"
+        values = f"INTO {name} VALUES ({'?, ' * len(columns)}?)"
+        self.insert, self.replace = f"INSERT {values}", f"INSERT OR REPLACE {values}"
         conditions = [f"{column} = ?" for column in self.names[:keys]]
         self.where = [
             f" WHERE {' AND '.join(conditions[:count])}" if count else ""

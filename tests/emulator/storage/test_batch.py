@@ -33,12 +33,15 @@ def test_rows_have_every_message_once_and_within_their_limits(
         seq += count
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "MAX_BYTES", most_bytes)
-        rows = [(first, list(encoded)) for first, encoded in batch.rows(published)]
-    assert [pair for first, encoded in rows for pair in enumerate(encoded, first)] == expected
-    for first, encoded in rows:
+        rows = [
+            (first, [record.encoded for record in messages], batch.encode(messages))
+            for first, messages in batch.rows(published)
+        ]
+    assert [pair for first, encoded, _ in rows for pair in enumerate(encoded, first)] == expected
+    for first, encoded, row in rows:
         assert first // CHUNK == (first + len(encoded) - 1) // CHUNK
         assert len(encoded) == 1 or sum(map(len, encoded)) <= most_bytes
-        decoded = batch.decode(first, len(encoded), batch.encode(encoded))
+        decoded = batch.decode(first, len(encoded), row)
         assert list(decoded) == list(enumerate(encoded, first))
 
 
