@@ -96,13 +96,19 @@ class Log:
         """
         self._holds.add(masks, times)
 
-    def count(self, records: Sequence[Record]) -> None:
-        """Keep and account for the new records that are held. Call it when all are held."""
-        masks = records.masks if type(records) is RecordRun else masks_of(_seqs_of(records))
-        held = self._holds.counted(masks)
-        if held != masks:
-            among = SeqSet.of(held)
-            records = [record for record in records if record.seq in among]
+    def count(self, records: Sequence[Record], *, are_held: bool = False) -> None:
+        """Keep and account for the new records that are held. Call it when all are held.
+
+        Args:
+            records: The records.
+            are_held: Whether all of them are known to be held.
+        """
+        if not are_held:
+            masks = records.masks if type(records) is RecordRun else masks_of(_seqs_of(records))
+            held = self._holds.counted(masks)
+            if held != masks:
+                among = SeqSet.of(held)
+                records = [record for record in records if record.seq in among]
         if type(records) is RecordRun:
             self._records.put_all(records.seqs, [records] * len(records))
         else:

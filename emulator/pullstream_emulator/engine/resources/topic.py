@@ -151,12 +151,13 @@ class Topic:
             if rejected:
                 filtered.append((name, rejected))
         # Once for all subscriptions: a topic may have a thousand.
-        self.log.hold(run.masks, len(self.subscriptions) - len(filtered))
+        holders = len(self.subscriptions) - len(filtered)
+        self.log.hold(run.masks, holders)
         # A list of records costs its readers less than the run.
         records = run.created or run
         observer.published(self.config.name, records)
         for name, seqs in filtered:
             observer.finished(name, seqs)
-        self.log.count(records)
+        self.log.count(records, are_held=holders > 0)
         if feed is not None:
             feed.enforce_limits(records)
