@@ -35,7 +35,8 @@ def test_the_sdk_retries_acknowledgements_of_ack_ids_that_failed_transiently(her
     collected = Log(then=acknowledge)
     here.client.subscribe(SUBSCRIPTION, collected)
     here.publish(b"a")
-    collected.wait_for(1)
+    # The callback acknowledges after the message is in the log.
+    eventually(lambda: len(futures) == 1)
     futures[0].result(timeout=TIMEOUT)
     assert fault.hits == 1
     assert here.backlog == 0
