@@ -327,7 +327,13 @@ class Subscription:
         Raises:
             InvalidArgument: An ID does not belong to this subscription. Nothing is changed.
         """
-        self.leases.check_ack_ids(ack_ids)
+        if seconds and not self.policy.exactly_once:
+            spans, ack_ids = self.leases.extend_runs(ack_ids, seconds, now.monotonic)
+            for span in spans:
+                self._announce(self, now.monotonic + seconds)
+                self._observer.extended(self.name, span, seconds)
+        else:
+            self.leases.check_ack_ids(ack_ids)
         refused = self._refusals(ack_ids, acknowledging=False)
         if refused and self.policy.exactly_once and decide is not None and not decide(refused):
             return refused

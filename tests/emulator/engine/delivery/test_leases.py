@@ -7,7 +7,7 @@ import datetime
 import freezegun
 
 from pullstream_protocol.clock import SYSTEM_CLOCK, ManualClock
-from tests.emulator.broker import Broker, broker_holding, new_engine
+from tests.emulator.broker import SUBSCRIPTION, Broker, broker_holding, new_engine
 
 
 def test_a_leased_message_is_not_delivered_to_another_consumer() -> None:
@@ -74,6 +74,28 @@ def test_a_lease_with_a_shortened_ack_deadline_ends_at_the_shorter_deadline() ->
     broker.modify(1, *consumer.take())
     broker.advance(1)
     assert consumer.take_data() == ["a"]
+
+
+def test_leases_that_were_granted_together_are_extended_together_or_one_by_one() -> None:
+    """The engine makes no object for each of them while all that are left are named."""
+    broker = broker_holding(*[str(number) for number in range(100)])
+    consumer, other = broker.join(deadline=10), broker.join(deadline=600)
+    got = consumer.take()
+    leases = broker.engine.registry.subscription(SUBSCRIPTION).leases
+    assert leases._in_runs == 100
+    broker.acknowledge(*got[10:20])
+    broker.advance(9)
+    left = [*got[:10], *got[20:]]
+    assert broker.modify(60, *reversed(left)) == []
+    assert leases._in_runs == 90
+    broker.advance(59)
+    assert broker.modify(30, *got[:5]) == []
+    assert (leases._in_runs, len(leases)) == (85, 90)
+    assert other.take_data() == []
+    broker.advance(1)
+    assert sorted(map(int, other.take_data())) == [*range(5, 10), *range(20, 100)]
+    broker.advance(29)
+    assert sorted(map(int, other.take_data())) == list(range(5))
 
 
 def test_extending_a_lease_does_not_lengthen_the_lease_of_the_next_delivery() -> None:
