@@ -74,10 +74,9 @@ def spool(tmp_path: Path) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests that use Spark in four processes when xdist distributes the suite.
+    """Run the tests that use Spark in two processes when xdist distributes the suite.
 
-    Two have a session. In the others, tests start programs with Spark, for which they wait. In
-    fewer processes these tests would end last, minutes after all others.
+    One has the session. In the other one, tests start programs with Spark, for which they wait.
     """
     here = Path(__file__).parent
     names = ("session", "protocol", "receiving", "receiver_processes", "tables")
@@ -91,7 +90,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         uses_spark = item.path in jobs or without_spark.isdisjoint(item.path.parents)
         if here in item.path.parents and uses_spark:
             has_session = "spark" in getattr(item, "fixturenames", ())
-            group = "spark" if has_session else "programs with Spark"
-            if here / "ingest" in item.path.parents:
-                group += " that ingest"
-            item.add_marker(pytest.mark.xdist_group(group))
+            item.add_marker(
+                pytest.mark.xdist_group("spark" if has_session else "programs with Spark")
+            )
