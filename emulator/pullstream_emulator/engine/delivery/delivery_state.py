@@ -1,7 +1,7 @@
 """The delivery state of one subscription: its messages, ordering keys and consumers.
 
-A `Delivery` is one message, a `KeyQueue` the messages of one ordering key, and a `Consumer` holds
-leases of both. The three refer to each other.
+A `Delivery` is one message, a `KeyQueue` the messages of one ordering key, a `LeaseRun` the leases
+of many messages, and a `Consumer` holds leases. The four refer to each other.
 
 The messages of a key keep their order in every redelivery (pubsub-v1, "Order messages"):
 
@@ -25,14 +25,12 @@ import math
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, final
 
 from pullstream_emulator.engine.record import Record
 
 if TYPE_CHECKING:
     from pullstream_protocol.errors import RpcError
-
-    from .lease_runs import LeaseRun
 
 
 class Delivery:
@@ -369,3 +367,39 @@ def too_early(acknowledged: set[Delivery]) -> set[Delivery]:
             elif not delivery.acked:
                 break
     return {each for each in acknowledged - in_order if each.key_queue is not None}
+
+
+@final
+class LeaseRun:
+    """Leases that were granted together: consecutive messages, with consecutive ack IDs.
+
+    Attributes:
+        seqs: The sequence numbers of the messages.
+        ids: The numbers of the ack IDs.
+        number: The number of the first lease among the leases of the subscription.
+        holder: The consumer that got them.
+        leased: One bit for each message that is leased as a part of this run.
+        size: The size of these messages, in bytes.
+        singles: The messages that have a `Delivery`, by sequence number. They may be leased as a
+            part of this run, or by themselves, or wait.
+    """
+
+    __slots__ = ("holder", "ids", "leased", "number", "seqs", "singles", "size")
+
+    def __init__(self, seqs: range, ids: range, number: int, holder: Consumer, size: int) -> None:
+        self.seqs = seqs
+        self.ids = ids
+        self.number = number
+        self.holder = holder
+        self.leased = (1 << len(seqs)) - 1
+        self.size = size
+        self.singles: dict[int, Delivery] = {}
+
+    def has_leased(self, seq: int) -> bool:
+        """Return whether a message is leased as a part of this run."""
+        return bool(self.leased >> (seq - self.seqs.start) & 1)
+
+    @property
+    def oldest_number(self) -> int:
+        """The lowest number of its leases among the leases of the subscription."""
+        return self.number + (self.leased & -self.leased).bit_length() - 1

@@ -14,43 +14,7 @@ from typing import final, overload
 
 from pullstream_emulator.engine.record import RecordSpan
 
-from .delivery_state import Consumer, Delivery
-
-
-@final
-class LeaseRun:
-    """Leases that were granted together: consecutive messages, with consecutive ack IDs.
-
-    Attributes:
-        seqs: The sequence numbers of the messages.
-        ids: The numbers of the ack IDs.
-        number: The number of the first lease among the leases of the subscription.
-        holder: The consumer that got them.
-        leased: One bit for each message that is leased as a part of this run.
-        size: The size of these messages, in bytes.
-        singles: The messages that have a `Delivery`, by sequence number. They may be leased as a
-            part of this run, or by themselves, or wait.
-    """
-
-    __slots__ = ("holder", "ids", "leased", "number", "seqs", "singles", "size")
-
-    def __init__(self, seqs: range, ids: range, number: int, holder: Consumer, size: int) -> None:
-        self.seqs = seqs
-        self.ids = ids
-        self.number = number
-        self.holder = holder
-        self.leased = (1 << len(seqs)) - 1
-        self.size = size
-        self.singles: dict[int, Delivery] = {}
-
-    def has_leased(self, seq: int) -> bool:
-        """Return whether a message is leased as a part of this run."""
-        return bool(self.leased >> (seq - self.seqs.start) & 1)
-
-    @property
-    def oldest_number(self) -> int:
-        """The lowest number of its leases among the leases of the subscription."""
-        return self.number + (self.leased & -self.leased).bit_length() - 1
+from .delivery_state import Consumer, Delivery, LeaseRun
 
 
 class LeaseRuns:

@@ -13,8 +13,8 @@ from pullstream_emulator.engine.seq_set import bit_runs, runs_of
 from pullstream_protocol.deadlines import DeadlineTable
 
 from .ack_ids import INVALID, UNORDERED, AckIds, AckNumbers
-from .delivery_state import Consumer, Delivery, too_early
-from .lease_runs import AckIdSpan, DeliverySpan, LeaseRun, LeaseRuns
+from .delivery_state import Consumer, Delivery, LeaseRun, too_early
+from .lease_runs import AckIdSpan, DeliverySpan, LeaseRuns
 
 # The list of a consumer's ack IDs may have this many that are settled.
 FEW_HELD = 64

@@ -14,8 +14,8 @@ from pullstream_emulator.engine.record import Record, RecordSpan
 from pullstream_emulator.engine.seq_set import SeqSet, SeqTable, masks_of
 
 from .backlog import MAX_RESPONSE_BYTES, Backlog, fitting_in
-from .delivery_state import Delivery, KeyQueue
-from .lease_runs import DeliverySpan, LeaseRun
+from .delivery_state import Delivery, KeyQueue, LeaseRun
+from .lease_runs import DeliverySpan
 from .leases import Leases
 
 # A container of a backlog or of leases that is not used any more.
