@@ -442,7 +442,8 @@ def manage_schemas(schemas: SchemaServiceClient, project: str) -> None:
 
 
 def main() -> None:
-    with Emulator(clock=ManualClock()) as broker:
+    # No time passes that would end a lease of a cancelled subscription.
+    with Emulator(clock=ManualClock(), return_leases_on_disconnect=True) as broker:
         assert_type(broker.endpoint, str)
         endpoint = broker.endpoint
         with (
