@@ -165,7 +165,7 @@ def write_json(path: Path, cases: Sequence[Case], results: Results, on: dict[str
 def read_json(paths: Sequence[Path]) -> tuple[Results, dict[str, str]]:
     """Return the rounds in some files, and the machine that measured the last one.
 
-    The rounds of a case that is in several files are those of the last of them.
+    If several files have a case, the last of them counts.
     """
     results: Results = {}
     on: dict[str, str] = {}

@@ -187,8 +187,7 @@ class Leases(DeadlineTable[str, Delivery]):
             self._run_deadlines.set(run, run, duration, now)
             for start, stop in bit_runs(part):
                 records = self._log.span(run.seqs[start:stop])
-                is_all = stop - start == part.bit_count()
-                size = run.size if is_all else size_of(records)
+                size = _size_of_part(run, start, stop, records)
                 spans.append(self._span(run, records, start, stop, size))
         return spans, others
 
@@ -212,7 +211,7 @@ class Leases(DeadlineTable[str, Delivery]):
                     first += 1
                     continue
                 low, high = first - run.ids.start, min(end, run.ids.stop) - run.ids.start
-                asked = (1 << high) - (1 << low)
+                asked = _ones_between(low, high)
                 others += [self._ack_ids.text(run.ids[at]) for at in _ones(asked & ~run.leased)]
                 if asked & run.leased:
                     parts[run] = parts.get(run, 0) | asked & run.leased
@@ -229,9 +228,8 @@ class Leases(DeadlineTable[str, Delivery]):
         self, run: LeaseRun, start: int, stop: int, records: RecordSpan | Sequence[Record]
     ) -> int:
         """Take messages out of a run. Return their size."""
-        part = (1 << stop) - (1 << start)
-        size = run.size if part == run.leased else size_of(records)
-        run.leased &= ~part
+        size = _size_of_part(run, start, stop, records)
+        run.leased &= ~_ones_between(start, stop)
         run.size -= size
         self._in_runs -= stop - start
         if not run.leased:
@@ -409,6 +407,18 @@ class Leases(DeadlineTable[str, Delivery]):
     def pop_returned(self, ack_id: str) -> Delivery | None:
         """Return the message of an ended lease if it waits for redelivery, and forget the lease."""
         return self._returned.pop(ack_id, None)
+
+
+def _size_of_part(
+    run: LeaseRun, start: int, stop: int, records: RecordSpan | Sequence[Record]
+) -> int:
+    """Return the size of some messages of a run. If these are all that it leases, it is known."""
+    return run.size if _ones_between(start, stop) == run.leased else size_of(records)
+
+
+def _ones_between(start: int, stop: int) -> int:
+    """Return an integer with ones in the places from `start` to before `stop`."""
+    return (1 << stop) - (1 << start)
 
 
 def _ones(bits: int) -> Iterator[int]:

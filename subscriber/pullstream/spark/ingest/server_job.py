@@ -29,8 +29,8 @@ from .state import IngestState
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Files in the state folder: the results of a run's handler, the request to end, and what the looks
-# have read of the spool.
+# Files in the state folder: the results of a run's handler, the request to end, and the contents
+# that the looks have read from the spool.
 _NOTE, _STOP, _SEEN = "batches-", "stop-", "seen-"
 
 
@@ -109,7 +109,7 @@ class ServerJob:
         if stop:
             folder.put(f"{_STOP}{self.run}", b"")
         note = json.loads(folder.get(f"{_NOTE}{self.run}") or b"{}")
-        # Each look is a process of its own.
+        # Each look runs in a new process.
         seen = folder.get(f"{_SEEN}{self.run}")
         files = FilesHere(state, seen)
         try:

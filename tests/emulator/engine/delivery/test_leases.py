@@ -77,7 +77,7 @@ def test_a_lease_with_a_shortened_ack_deadline_ends_at_the_shorter_deadline() ->
 
 
 def test_leases_that_were_granted_together_are_extended_together_or_one_by_one() -> None:
-    """The engine makes no object for each of them while all that are left are named."""
+    """The engine makes no object for each of them while a call names all unsettled ones."""
     broker = broker_holding(*[str(number) for number in range(100)])
     consumer, other = broker.join(deadline=10), broker.join(deadline=600)
     got = consumer.take()
