@@ -340,13 +340,14 @@ class WorkerPool:
         if first is None or first[1] is not arguments:
             return
         try:
-            item = self._work.popleft()
-        except IndexError:
+            # Not `popleft`: another thread may have removed this item since it was looked at, and
+            # the next one must not leave the queue, where `close` looks for it. `remove` compares
+            # items, but never their arguments: these have none, and `==` compares lengths first.
+            self._work.remove(first)
+        except (ValueError, IndexError):
+            # Another thread has removed it, or has changed the queue. An item that stays is removed
+            # by the next thread that finds it without arguments.
             return
-        if item[1]:
-            # Another thread has removed the finished item, and this is the next one. A `close` at
-            # this moment misses it, as it misses work that is added during the closing.
-            self._work.appendleft(item)
 
     def _share(self) -> None:
         """Get help, because there is more work than one callback."""

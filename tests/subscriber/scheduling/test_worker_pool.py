@@ -425,15 +425,13 @@ def test_workers_take_work_items_without_the_lock_of_the_pool(watch: Watched) ->
         assert not pool._work
 
 
-def test_a_work_item_that_follows_a_finished_one_stays_if_two_workers_remove_the_finished_one(
-    rig: Rig,
-) -> None:
-    """The second worker has seen the finished item, and takes the next one out instead of it."""
+def test_closing_sees_the_next_work_item_while_two_workers_remove_a_finished_one(rig: Rig) -> None:
+    """Both workers look at the finished item, the other one removes it, and `close` comes last."""
     finished, following = (rig.done.put, deque[str]()), (rig.done.put, deque(["next"]))
-    seen: deque[object] = deque([finished, following])
+    dropped: list[str] = []
 
-    class Late(deque[object]):
-        """A queue from which another worker removes the first item after it was looked at."""
+    class Contended(deque[object]):
+        """The queue of work, with the other worker and the `close` at the worst moments."""
 
         def __getitem__(self, at: int) -> object:  # type: ignore[override]
             item = super().__getitem__(at)
@@ -441,9 +439,20 @@ def test_a_work_item_that_follows_a_finished_one_stays_if_two_workers_remove_the
                 super().popleft()
             return item
 
-    rig.pool._work = Late(seen)  # type: ignore[assignment]
+        def popleft(self) -> object:
+            item = super().popleft()
+            dropped.extend(rig.pool.close())
+            return item
+
+        def remove(self, item: object) -> None:
+            try:
+                super().remove(item)
+            finally:
+                dropped.extend(rig.pool.close())
+
+    rig.pool._work = Contended([finished, following])  # type: ignore[assignment]
     rig.pool._forget(finished[1])
-    assert list(rig.pool._work) == [following]
+    assert dropped == ["next"]
 
 
 # ---- with real threads ---------------------------------------------------------------------------
