@@ -34,8 +34,10 @@ from .client import Figures
 from .publisher import READY, TOPIC, Broker
 from .servers import running
 
-# Subscribers share connections, as subscribers on one machine share a proxy's.
+# Subscribers share connections, as subscribers on one machine share those of a proxy.
 PER_CONNECTION = 1000
+# The broker allows 300 calls of one connection at a time.
+PER_CONNECTION_TO_BROKER = 250
 WARM_UP = 0.5
 TIMEOUT = 60.0
 KEY = "the-one"
@@ -46,7 +48,8 @@ DATA = b"x" * 100
 def holding(endpoint: str, subscribers: int) -> Iterator[None]:
     """Let this many other subscribers wait during the block."""
     command = [sys.executable, "-m", "tests.bench.listen_client", "hold", endpoint]
-    with running([*command, "--subscribers", str(subscribers)], READY):
+    limits = ["--subscribers", str(subscribers), "--per-connection", str(PER_CONNECTION_TO_BROKER)]
+    with running([*command, *limits], READY):
         yield
 
 
@@ -80,15 +83,15 @@ def latency(arguments: argparse.Namespace) -> Figures:
     return {"p50_ms": percentiles[49] * 1e3, "p99_ms": percentiles[98] * 1e3}
 
 
-async def hold(endpoint: str, subscribers: int) -> None:
+async def hold(endpoint: str, subscribers: int, per_connection: int) -> None:
     """Subscribe to one key each and wait. READY is printed when all wait."""
     connections = [
         grpc.aio.insecure_channel(endpoint, options=[("grpc.use_local_subchannel_pool", 1)])
-        for _ in range(0, subscribers, PER_CONNECTION)
+        for _ in range(0, subscribers, per_connection)
     ]
     waiting = []
     for number in range(subscribers):
-        waiting.append(await _hold_one(connections[number // PER_CONNECTION], number))
+        waiting.append(await _hold_one(connections[number // per_connection], number))
     print(READY, flush=True)
     await asyncio.gather(*waiting)
 
@@ -120,10 +123,11 @@ def main() -> None:
     parser.add_argument("mode", choices=["latency", "hold"])
     parser.add_argument("endpoint")
     parser.add_argument("--subscribers", type=int, default=1000)
+    parser.add_argument("--per-connection", type=int, default=PER_CONNECTION)
     parser.add_argument("--seconds", type=float, default=3.0)
     arguments = parser.parse_args()
     if arguments.mode == "hold":
-        asyncio.run(hold(arguments.endpoint, arguments.subscribers))
+        asyncio.run(hold(arguments.endpoint, arguments.subscribers, arguments.per_connection))
         return
     print(json.dumps(latency(arguments)))
 

@@ -25,6 +25,7 @@ GO = "Google's Go client"
 RUST = "Google's Rust client"
 BARE_CHANNELS = "bare, a channel for each stream, acks"
 BARE_ACKS = "bare, every field and acks"
+BARE_FUTURES = "bare, a future for each message"
 
 TIMESTAMP = struct.Struct("d")
 

@@ -15,9 +15,10 @@ import itertools
 import json
 import os
 import statistics
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -26,7 +27,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
 
 from .client import Figures
-from .peers import BARE, OFFICIAL, OURS
+from .peers import BARE, BARE_FUTURES, OFFICIAL, OURS
 
 TOPIC = "projects/bench/topics/bench"
 DATA = b"x" * 100
@@ -82,6 +83,8 @@ def publisher_of(peer: str, endpoint: str, batch: int, keys: int) -> Any:
             PublisherOptions(enable_message_ordering=bool(keys)),
             endpoint=endpoint,
         )
+    if peer == BARE_FUTURES:
+        return BarePublisher(endpoint, batch)
     os.environ["PUBSUB_EMULATOR_HOST"] = endpoint
     from google.cloud import pubsub_v1
 
@@ -180,9 +183,76 @@ def bare(endpoint: str, batch: int, seconds: float) -> Figures:
     return watch.figures(published)
 
 
+class BareRequest:
+    """One request of `BarePublisher`, with the IDs of its messages as soon as they are there."""
+
+    __slots__ = ("call", "entries", "ids")
+
+    def __init__(self) -> None:
+        self.entries: list[bytes] = []
+        self.call: Any = None
+        self.ids: Sequence[str] | None = None
+
+
+class BareFuture:
+    """The result of one message."""
+
+    __slots__ = ("_place", "_request")
+
+    def __init__(self, request: BareRequest, place: int) -> None:
+        self._request = request
+        self._place = place
+
+    def done(self) -> bool:
+        return self._request.ids is not None
+
+    def result(self) -> str:
+        request = self._request
+        if request.ids is None:
+            response = pubsub.PublishResponse.FromString(request.call.result())
+            request.ids = response.message_ids
+        return request.ids[self._place]
+
+
+class BarePublisher:
+    """A loop of calls behind a `publish` that returns a future for each message.
+
+    It does only what no such `publish` can leave out: it takes a lock, encodes the message, adds it
+    to a request, and sends a full request.
+    """
+
+    def __init__(self, endpoint: str, batch: int) -> None:
+        channel = grpc.insecure_channel(endpoint)
+        self._stub: Any = channel.unary_unary(BY_METHOD["Publish"].path)
+        self._batch = batch
+        self._lock = threading.Lock()
+        self._topic = pubsub.PublishRequest(topic=TOPIC).SerializeToString()
+        # The tags and sizes of a message in a request, and of its data.
+        one = pubsub.PublishRequest(messages=[pubsub.PubsubMessage(data=DATA)])
+        self._prefix = one.SerializeToString()[: -len(DATA)]
+        self._request = BareRequest()
+        self._sent: deque[BareRequest] = deque()
+
+    def publish(self, topic: str, data: bytes) -> BareFuture:
+        with self._lock:
+            request = self._request
+            request.entries.append(self._prefix + data)
+            future = BareFuture(request, len(request.entries) - 1)
+            if len(request.entries) == self._batch:
+                self._send(request)
+            return future
+
+    def _send(self, request: BareRequest) -> None:
+        self._request = BareRequest()
+        if len(self._sent) == PIPELINED:
+            BareFuture(self._sent.popleft(), 0).result()
+        request.call = self._stub.future(self._topic + b"".join(request.entries))
+        self._sent.append(request)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("peer", choices=(OURS, OFFICIAL, BARE))
+    parser.add_argument("peer", choices=(OURS, OFFICIAL, BARE, BARE_FUTURES))
     parser.add_argument("endpoint")
     parser.add_argument("--mode", choices=("each", "many", "one", "await"), default="each")
     parser.add_argument("--batch", type=int, default=100)

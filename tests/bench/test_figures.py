@@ -21,7 +21,8 @@ from tests.bench.fixture_cases import FixtureWork
 from tests.bench.fixture_client import MODES as FIXTURE_MODES
 from tests.bench.listen_cases import ListenWork
 from tests.bench.parked import MODES as PARKED_MODES
-from tests.bench.peers import GO, OFFICIAL, OURS, PEERS, RUST, Counter
+from tests.bench.peers import BARE, BARE_FUTURES, GO, OFFICIAL, OURS, PEERS, RUST, Counter
+from tests.bench.publish_cases import PublishWork
 from tests.bench.rows import Row
 from tests.bench.spark_cases import SparkWork
 from tests.bench.spark_client import MODES as SPARK_MODES
@@ -129,6 +130,8 @@ def test_each_row_of_a_benchmark_case_names_an_existing_run_and_a_known_figure()
                     assert run.peer in FETCH_PEERS
                 case WatchWork():
                     assert run.mode in WATCH_MODES
+                case PublishWork():
+                    assert run.peer in {OURS, OFFICIAL, BARE, BARE_FUTURES}
                 case _:
                     assert run.peer in {*PEERS, GO, RUST}
     assert len({case.name for case in CASES}) == len(CASES)

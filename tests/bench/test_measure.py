@@ -12,7 +12,7 @@ from tests.bench.cases import Run
 from tests.bench.fetch_cases import NATS, REDIS, FetchWork
 from tests.bench.fixture_cases import FixtureWork
 from tests.bench.measure import Effort, Failed, measure, measure_case, missing
-from tests.bench.peers import BARE, BARE_ACKS, COLUMNS, GO, OURS
+from tests.bench.peers import BARE, BARE_ACKS, BARE_FUTURES, COLUMNS, GO, OURS
 from tests.bench.publish_cases import PublishWork
 from tests.bench.rows import Case, Row
 from tests.bench.servers import Broker, Feed, PublishSink
@@ -50,6 +50,7 @@ RUNS: dict[str, tuple[AnyWork, set[str]]] = {
     "publish": (PublishWork(OURS, batch=10, keys=5), RATE),
     "publish-many": (PublishWork(OURS, "many", 1000), RATE),
     "publish-bare": (PublishWork(BARE), RATE),
+    "publish-bare-futures": (PublishWork(BARE_FUTURES), RATE),
     "publish-one": (PublishWork(OURS, "one", on_broker=True), LATENCY),
     "publish-await": (PublishWork(OURS, "await", on_broker=True), RATE),
     "watch": (WatchWork("watch", messages=5_000), RATE),
@@ -57,6 +58,7 @@ RUNS: dict[str, tuple[AnyWork, set[str]]] = {
     "watch-latency": (WatchWork("latency", per_second=200), LATENCY),
     "fixture": (FixtureWork("own", 20), {"fixture_ms", "fixture_cpu_ms", "plugin_ms"}),
     "watch-fan-out": (WatchWork("fan-out", topics=3), LATENCY),
+    "watch-bare-fan-out": (WatchWork("bare-fan-out", topics=3), LATENCY),
 }
 
 

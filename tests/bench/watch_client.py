@@ -8,13 +8,20 @@ Prints its figures as one JSON object. The data of each counted message is read.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import queue
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import grpc
+import grpc.aio
 
 from pullstream import SubscriberClient
 from pullstream.feeds import CaughtUp, Frame, Records
@@ -22,11 +29,16 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .client import Figures, wait_for_progress
 from .peers import TIMESTAMP
-from .publisher import TOPIC
+from .publisher import READY, TOPIC
+from .servers import running
 
 BATCH = 1000
 TIMEOUT = 60.0
 WARM_UP = 0.5
+
+# A frame of a watch of 100 topics has the positions of all.
+FRAME_BYTES = 3_500
+BARE_SERVICE = "bench.Bare"
 
 SIZE = 100
 RECORD = pubsub.PubsubMessage(data=b"x" * SIZE)
@@ -126,6 +138,64 @@ def fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
     return _percentiles(times)
 
 
+def bare_fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
+    """Measure the time from a call to the last of as many small messages of a stream of gRPC."""
+    command = [sys.executable, "-m", "tests.bench.watch_client", SERVER, ""]
+    arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
+    ready = [*command, "--topics", str(arguments.topics)]
+    with (
+        running(ready, rf"{READY} (\d+)") as port,
+        grpc.insecure_channel(f"localhost:{port}") as channel,
+    ):
+        frames: Any = channel.unary_stream(f"/{BARE_SERVICE}/Frames")(b"")
+
+        def read() -> None:
+            # The stream ends with the channel.
+            with suppress(grpc.RpcError):
+                for frame in frames:
+                    arrived.put(len(frame))
+
+        threading.Thread(target=read, daemon=True).start()
+        append: Any = channel.unary_unary(f"/{BARE_SERVICE}/Append")
+        times: list[float] = []
+        warm = time.monotonic() + WARM_UP
+        while (now := time.monotonic()) < warm + arguments.seconds or len(times) < 2:
+            began = time.perf_counter()
+            append(b"")
+            for _ in range(arguments.topics):
+                arrived.get(timeout=TIMEOUT)
+            if now > warm:
+                times.append(time.perf_counter() - began)
+    return _percentiles(times)
+
+
+async def serve_frames(topics: int) -> None:
+    """Serve a stream that gets a message of FRAME_BYTES for each topic after each call."""
+    called = asyncio.Event()
+
+    async def frames(request: bytes, context: Any) -> None:
+        while True:
+            await called.wait()
+            called.clear()
+            for _ in range(topics):
+                await context.write(b"x" * FRAME_BYTES)
+
+    async def append(request: bytes, context: Any) -> bytes:
+        called.set()
+        return b""
+
+    server = grpc.aio.server()
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "Frames": grpc.unary_stream_rpc_method_handler(frames),
+        "Append": grpc.unary_unary_rpc_method_handler(append),
+    }
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(BARE_SERVICE, handlers)])
+    port = server.add_insecure_port("localhost:0")
+    await server.start()
+    print(READY, port, flush=True)
+    await server.wait_for_termination()
+
+
 def _percentiles(times: Sequence[float]) -> Figures:
     percentiles = statistics.quantiles(times, n=100, method="inclusive")
     return {"p50_ms": percentiles[49] * 1e3, "p99_ms": percentiles[98] * 1e3}
@@ -136,17 +206,22 @@ MODES: dict[str, Callable[[SubscriberClient, argparse.Namespace], Figures]] = {
     "read": read,
     "latency": latency,
     "fan-out": fan_out,
+    "bare-fan-out": bare_fan_out,
 }
+SERVER = "serve-frames"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("mode", choices=(*MODES, SERVER))
     parser.add_argument("endpoint")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--messages", type=int, default=100_000, help="how large a backlog")
     parser.add_argument("--topics", type=int, default=1, help="watched")
     arguments = parser.parse_args()
+    if arguments.mode == SERVER:
+        asyncio.run(serve_frames(arguments.topics))
+        return
     with SubscriberClient(endpoint=arguments.endpoint) as client:
         figures = MODES[arguments.mode](client, arguments)
     print(json.dumps(figures), flush=True)
