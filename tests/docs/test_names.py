@@ -33,6 +33,9 @@ import pytest
 
 from tests.completed import run_command
 
+# One process reads the repository once for all of these tests, which takes it ten seconds.
+pytestmark = pytest.mark.xdist_group("documented names")
+
 ROOT = Path(__file__).parents[2]
 SUFFIXES = ("py", "md", "proto", "toml", "js", "svg")
 

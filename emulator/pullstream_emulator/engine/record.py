@@ -205,6 +205,8 @@ class RecordRun(Sequence[Record]):
 
     def size_of(self, start: int, stop: int) -> int:
         """Return the size of the messages between two indexes, without creating the records."""
+        if stop - start == len(self):
+            return self.size
         parts, digits = self._parts, self._digits(start, stop)
         if self._records is not None or not digits:
             return sum(self.sizes(start, stop))

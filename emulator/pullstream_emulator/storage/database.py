@@ -24,7 +24,7 @@ LOCK_NAME = "pullstream.lock"
 
 # A page that was written several times since the last checkpoint is copied only once, so
 # checkpoints are rare.
-_PAGES_BETWEEN_CHECKPOINTS = 8000
+_BYTES_BETWEEN_CHECKPOINTS = 32_000_000
 
 # The sum of checksums is kept modulo this number.
 _SUM = 1 << 64
@@ -89,7 +89,9 @@ class Database:
             self.execute("PRAGMA journal_mode = WAL")
             # A commit is on disk when it returns.
             self.execute("PRAGMA synchronous = FULL")
-            self.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_BETWEEN_CHECKPOINTS}")
+            # An older database has smaller pages.
+            (page,) = self.execute("PRAGMA page_size").fetchone()
+            self.execute(f"PRAGMA wal_autocheckpoint = {_BYTES_BETWEEN_CHECKPOINTS // page}")
         except BaseException:
             self._connection.close()
             raise
