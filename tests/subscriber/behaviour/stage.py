@@ -185,12 +185,14 @@ class Stage:
         return clock.is_awaited_by([one.ident or 0 for one in threads if one.is_alive()])
 
     def _no_pong_is_missing(self) -> bool:
-        watched = [
-            stream._heartbeater._liveness
-            for manager in self._managers
-            for stream in manager._streams
+        """Return whether each ping was answered. A response with messages answers it, too.
+
+        Such a response does not wake the heartbeater, which then still counts the silence.
+        """
+        heartbeaters = [
+            stream._heartbeater for manager in self._managers for stream in manager._streams
         ]
-        return all(liveness._silent_since is None for liveness in watched)
+        return all(one._heard or one._liveness._silent_since is None for one in heartbeaters)
 
     def _no_lease_is_about_to_end(self) -> bool:
         # An extension is due when a lease has two seconds left, so one step earlier it has four.
