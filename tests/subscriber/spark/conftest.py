@@ -1,4 +1,4 @@
-"""Spark's part of the suite: one session for all of it, because its start takes many seconds."""
+"""Spark's part of the suite: its tests share sessions, because a start takes many seconds."""
 
 from __future__ import annotations
 
@@ -74,9 +74,10 @@ def spool(tmp_path: Path) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests that use Spark in two processes when xdist distributes the suite.
+    """Run the tests that use Spark in three processes when xdist distributes the suite.
 
-    One has the session. In the other one, tests start programs with Spark, for which they wait.
+    Two have a session each, and about the same work. In the third one, tests start programs with
+    Spark, for which they wait.
     """
     here = Path(__file__).parent
     names = ("session", "protocol", "receiving", "receiver_processes", "tables")
@@ -88,8 +89,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     }
     for item in items:
         uses_spark = item.path in jobs or without_spark.isdisjoint(item.path.parents)
-        if here in item.path.parents and uses_spark:
-            has_session = "spark" in getattr(item, "fixturenames", ())
-            item.add_marker(
-                pytest.mark.xdist_group("spark" if has_session else "programs with Spark")
-            )
+        if here not in item.path.parents or not uses_spark:
+            continue
+        if "spark" not in getattr(item, "fixturenames", ()):
+            group = "programs with Spark"
+        elif item.path.name == "test_decoding.py" or here / "datasource" in item.path.parents:
+            group = "rows from Spark"
+        else:
+            group = "tables by Spark"
+        item.add_marker(pytest.mark.xdist_group(group))
