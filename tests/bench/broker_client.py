@@ -49,6 +49,9 @@ SETTLE = 1.0
 
 # A topic without messages.
 SILENT = TOPIC + "-silent"
+WARM = TOPIC + "-warm"
+# Seconds of the warm-up whose messages a broker keeps together.
+WARM_PART = 2.0
 
 DATA = b"x" * 100
 
@@ -167,11 +170,10 @@ def cpu_seconds(pid: int) -> float:
 
 def publish(broker: Broker, arguments: argparse.Namespace) -> Figures:
     """Measure the messages per second that one pipelined connection publishes."""
-    messages = [pubsub.PubsubMessage(data=DATA)] * arguments.batch
-    request = pubsub.PublishRequest(topic=TOPIC, messages=messages).SerializeToString()
-    path = BY_METHOD["Publish"].path
-    load = HttpTwoLoad(arguments.endpoint, path, itertools.repeat(request), IN_FLIGHT)
-    _publish_for(load, arguments.warm)
+    if not arguments.bare:
+        _warm_up(broker, arguments)
+    load = _load(arguments, TOPIC)
+    _publish_for(load, WARM_UP)
     before, server, client = load.done, cpu_seconds(arguments.server_pid), time.process_time()
     began = time.monotonic()
     _publish_for(load, arguments.seconds)
@@ -182,6 +184,29 @@ def publish(broker: Broker, arguments: argparse.Namespace) -> Figures:
         "cpu_micros": (cpu_seconds(arguments.server_pid) - server) / published * 1e6,
         "client_cores": (time.process_time() - client) / seconds,
     }
+
+
+def _load(arguments: argparse.Namespace, topic: str) -> HttpTwoLoad:
+    messages = [pubsub.PubsubMessage(data=DATA)] * arguments.batch
+    request = pubsub.PublishRequest(topic=topic, messages=messages).SerializeToString()
+    path = BY_METHOD["Publish"].path
+    return HttpTwoLoad(arguments.endpoint, path, itertools.repeat(request), IN_FLIGHT)
+
+
+def _warm_up(broker: Broker, arguments: argparse.Namespace) -> None:
+    """Publish to another topic, whose subscription is deleted again and again.
+
+    A JVM whose heap fills during the warm-up would be measured while it collects garbage: up to ten
+    times slower.
+    """
+    broker.create_topic(pubsub.Topic(name=WARM))
+    load, end = _load(arguments, WARM), time.monotonic() + arguments.warm
+    name = SUBSCRIPTION.format("warm")
+    while (left := end - time.monotonic()) > 0:
+        broker.create_subscription(pubsub.Subscription(name=name, topic=WARM))
+        _publish_for(load, min(left, WARM_PART))
+        broker.delete_subscription(pubsub.DeleteSubscriptionRequest(subscription=name))
+    load.close()
 
 
 def _publish_for(load: HttpTwoLoad, seconds: float) -> None:

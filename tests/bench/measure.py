@@ -214,7 +214,7 @@ def _watch(work: WatchWork, effort: Effort) -> Figures:
     command = [sys.executable, "-m", "tests.bench.watch_client", work.mode]
     options = ["--seconds", str(effort.seconds), "--topics", str(work.topics)]
     options += ["--messages", str(int(work.messages * effort.part))]
-    with servers.serving(Broker.OURS) as endpoint, ExitStack() as stack:
+    with servers.serving(Broker.GRPC_ONLY) as endpoint, ExitStack() as stack:
         if work.per_second:
             publisher = [sys.executable, "-m", "tests.bench.publisher", endpoint]
             publisher += ["--subscriptions", "0", "--per-second", str(work.per_second)]
@@ -228,7 +228,7 @@ def _listen(work: ListenWork, effort: Effort) -> Figures:
         return _figures([sys.executable, "-m", "tests.bench.parked", work.mode, *options], TIMEOUT)
     command = [sys.executable, "-m", "tests.bench.listen_client", work.mode]
     options += ["--seconds", str(effort.seconds)]
-    with servers.serving(Broker.OURS) as endpoint:
+    with servers.serving(Broker.GRPC_ONLY) as endpoint:
         return _figures([*command, endpoint, *options], TIMEOUT)
 
 

@@ -33,6 +33,7 @@ class Broker:
         self._channel = grpc.insecure_channel(endpoint)
         self.create_topic = self._stub("CreateTopic")
         self.create_subscription = self._stub("CreateSubscription")
+        self.delete_subscription = self._stub("DeleteSubscription")
         self.publish = self._stub("Publish")
 
     def _stub(self, method: str) -> grpc.UnaryUnaryMultiCallable[Any, Any]:
