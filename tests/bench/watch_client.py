@@ -147,7 +147,8 @@ def bare_fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Fig
         running(ready, rf"{READY} (\d+)") as port,
         grpc.insecure_channel(f"localhost:{port}") as channel,
     ):
-        frames: Any = channel.unary_stream(f"/{BARE_SERVICE}/Frames")(b"")
+        stream: Any = channel.unary_stream(f"/{BARE_SERVICE}/Frames")
+        frames = stream(b"")
 
         def read() -> None:
             # The stream ends with the channel.
