@@ -125,6 +125,7 @@ class Stream:
             "protocol_version": 1,
             **first,
         }
+        self.wire = wire
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.send(**{name: value for name, value in fields.items() if value is not None})
         self.call = wire.raw("StreamingPull")(iter(self._requests.get, None), timeout=TIMEOUT)
@@ -182,6 +183,11 @@ class Stream:
 def wait_until_idle(*streams: Stream) -> None:
     """Wait until the broker knows that each of these streams is open and has no message for it."""
     assert all(stream.is_quiet() for stream in streams)
+    # A stream waits for messages again some turns of the broker's event loop after its pong.
+    # Another call takes more turns.
+    for stream in streams:
+        project = SUBSCRIPTION.partition("/subscriptions/")[0]
+        stream.wire.call("ListTopics", pubsub.ListTopicsRequest(project=project))
 
 
 def data_of(received: list[pubsub.ReceivedMessage]) -> list[str]:
