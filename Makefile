@@ -21,7 +21,7 @@ demo-spark: .venv/cli,delta.stamp ## by Spark: a Delta table with its lag, and w
 	@$(BIN)/python samples/spark_table.py
 	@$(BIN)/python samples/spark_windows.py
 
-# Two processes run all Spark tests, and all share the other tests. They wait as long as they compute.
+# Three processes run the Spark tests, and all share the others. They wait as long as they compute.
 test: .venv/dev.stamp .venv/spark-classes.jsa ## run the whole test suite (ARGS="-k lease": part of it)
 	@$(BIN)/python -m pytest --numprocesses 6 --dist loadgroup $(ARGS)
 

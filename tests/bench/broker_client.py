@@ -50,7 +50,7 @@ SETTLE = 1.0
 # A topic without messages.
 SILENT = TOPIC + "-silent"
 WARM = TOPIC + "-warm"
-# Seconds of the warm-up whose messages a broker keeps together.
+# Seconds after which the messages of the warm-up are deleted.
 WARM_PART = 2.0
 
 DATA = b"x" * 100

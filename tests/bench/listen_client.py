@@ -34,7 +34,7 @@ from .client import Figures
 from .publisher import READY, TOPIC, Broker
 from .servers import running
 
-# Subscribers share connections, as subscribers on one machine share those of a proxy.
+# Subscribers share connections, as subscribers on one machine share a proxy's connections.
 PER_CONNECTION = 1000
 # The broker allows 300 calls of one connection at a time.
 PER_CONNECTION_TO_BROKER = 250

@@ -217,8 +217,8 @@ class BareFuture:
 class BarePublisher:
     """A loop of calls behind a `publish` that returns a future for each message.
 
-    It does only what no such `publish` can leave out: it takes a lock, encodes the message, adds it
-    to a request, and sends a full request.
+    It takes a lock, encodes the message, adds it to a request, and sends a full request. Every such
+    `publish` has to do this.
     """
 
     def __init__(self, endpoint: str, batch: int) -> None:

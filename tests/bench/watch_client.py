@@ -125,13 +125,20 @@ def fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
     client.watch(dict.fromkeys(copies, "tail"), handle)
     for _ in copies:
         arrived.get(timeout=TIMEOUT)
+    return _until_all_arrived(lambda: client.feeds.append(TOPIC, [RECORD]), arrived, arguments)
+
+
+def _until_all_arrived(
+    append: Callable[[], object], arrived: queue.SimpleQueue[int], arguments: argparse.Namespace
+) -> Figures:
+    """Measure the time from a call to the last of the messages that it causes, one a topic."""
     times: list[float] = []
     warm = time.monotonic() + WARM_UP
     while (now := time.monotonic()) < warm + arguments.seconds or len(times) < 2:
         began = time.perf_counter()
-        client.feeds.append(TOPIC, [RECORD])
+        append()
         count = 0
-        while count < len(copies):
+        while count < arguments.topics:
             count += arrived.get(timeout=TIMEOUT)
         if now > warm:
             times.append(time.perf_counter() - began)
@@ -141,10 +148,10 @@ def fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
 def bare_fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
     """Measure the time from a call to the last of as many small messages of a stream of gRPC."""
     command = [sys.executable, "-m", "tests.bench.watch_client", SERVER, ""]
+    command += ["--topics", str(arguments.topics)]
     arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
-    ready = [*command, "--topics", str(arguments.topics)]
     with (
-        running(ready, rf"{READY} (\d+)") as port,
+        running(command, rf"{READY} (\d+)") as port,
         grpc.insecure_channel(f"localhost:{port}") as channel,
     ):
         stream: Any = channel.unary_stream(f"/{BARE_SERVICE}/Frames")
@@ -153,21 +160,12 @@ def bare_fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Fig
         def read() -> None:
             # The stream ends with the channel.
             with suppress(grpc.RpcError):
-                for frame in frames:
-                    arrived.put(len(frame))
+                for _ in frames:
+                    arrived.put(1)
 
         threading.Thread(target=read, daemon=True).start()
         append: Any = channel.unary_unary(f"/{BARE_SERVICE}/Append")
-        times: list[float] = []
-        warm = time.monotonic() + WARM_UP
-        while (now := time.monotonic()) < warm + arguments.seconds or len(times) < 2:
-            began = time.perf_counter()
-            append(b"")
-            for _ in range(arguments.topics):
-                arrived.get(timeout=TIMEOUT)
-            if now > warm:
-                times.append(time.perf_counter() - began)
-    return _percentiles(times)
+        return _until_all_arrived(lambda: append(b""), arrived, arguments)
 
 
 async def serve_frames(topics: int) -> None:

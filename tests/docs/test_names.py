@@ -33,7 +33,7 @@ import pytest
 
 from tests.completed import run_command
 
-# One process reads the repository once for all of these tests, which takes it ten seconds.
+# So one process runs these tests, and reads the repository once, which takes ten seconds.
 pytestmark = pytest.mark.xdist_group("documented names")
 
 ROOT = Path(__file__).parents[2]

@@ -412,7 +412,7 @@ class Leases(DeadlineTable[str, Delivery]):
 def _size_of_part(
     run: LeaseRun, start: int, stop: int, records: RecordSpan | Sequence[Record]
 ) -> int:
-    """Return the size of some messages of a run. If these are all that it leases, it is known."""
+    """Return the size of messages of a run. It is known if the run leases no other ones."""
     return run.size if _ones_between(start, stop) == run.leased else size_of(records)
 
 
