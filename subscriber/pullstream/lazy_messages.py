@@ -12,52 +12,8 @@ from .message_fields import Columns
 from .runtime.computed_once import computed_once
 
 
-class LazyMessages(Sequence[pubsub.ReceivedMessage]):
-    """The messages of a response. Each is parsed at every access."""
-
-    def __init__(self, response: columns.ResponseColumns) -> None:
-        # A slice is one operation in protobuf, where `list` needs one for each value.
-        self._encoded: Sequence[bytes] = response.received_messages[:]
-
-    @property
-    def encoded(self) -> Sequence[bytes]:
-        """The messages, serialized."""
-        return self._encoded
-
-    def __len__(self) -> int:
-        return len(self._encoded)
-
-    @overload
-    def __getitem__(self, at: int) -> pubsub.ReceivedMessage: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[pubsub.ReceivedMessage]: ...
-
-    def __getitem__(
-        self, at: int | slice
-    ) -> pubsub.ReceivedMessage | Sequence[pubsub.ReceivedMessage]:
-        if isinstance(at, slice):
-            return [pubsub.ReceivedMessage.FromString(one) for one in self.encoded[at]]
-        return pubsub.ReceivedMessage.FromString(self.encoded[at])
-
-    @computed_once
-    def ack_ids(self) -> Sequence[str]:
-        """The ack ID of each message."""
-        found = columns.ReceivedMessageColumns.FromString(b"".join(self.encoded)).ack_id[:]
-        # Without an ack ID, which no server omits, the values could not be matched to messages.
-        return found if len(found) == len(self) else [one.ack_id for one in self]
-
-    @property
-    def delivery_attempts(self) -> Sequence[int]:
-        """The delivery attempt of each message; empty if there are none."""
-        if not (len(self) and self[0].delivery_attempt):
-            # A server reports attempts only with a dead-letter policy, and then for every message.
-            return ()
-        return Columns(self.encoded).delivery_attempts
-
-
-class RawMessages(LazyMessages):
-    """The messages of a response that are divided only when one of them is accessed.
+class RawMessages(Sequence[pubsub.ReceivedMessage]):
+    """The messages of a response. They are divided when one is accessed, and each access parses it.
 
     Attributes:
         raw: The response, serialized.
@@ -75,22 +31,36 @@ class RawMessages(LazyMessages):
         attempts = merged.delivery_attempt[:]
         if len(attempts) not in (0, self._count):
             attempts = Columns(self.encoded).delivery_attempts
-        self._attempts: Sequence[int] = attempts
+        self.delivery_attempts: Sequence[int] = attempts
 
-    @property
-    def delivery_attempts(self) -> Sequence[int]:
-        """The delivery attempt of each message; empty if there are none."""
-        return self._attempts
+    @computed_once
+    def encoded(self) -> Sequence[bytes]:
+        """The messages, serialized."""
+        # A slice is one operation in protobuf, where `list` needs one for each value.
+        return columns.ResponseColumns.FromString(self.raw).received_messages[:]
+
+    @computed_once
+    def ack_ids(self) -> Sequence[str]:
+        """The ack ID of each message."""
+        found = columns.ReceivedMessageColumns.FromString(b"".join(self.encoded)).ack_id[:]
+        # Without an ack ID, which no server omits, the values could not be matched to messages.
+        return found if len(found) == len(self) else [one.ack_id for one in self]
 
     def __len__(self) -> int:
         return self._count
 
-    @property
-    def encoded(self) -> Sequence[bytes]:
-        """The messages, serialized."""
-        if "_encoded" not in self.__dict__:
-            self._encoded = columns.ResponseColumns.FromString(self.raw).received_messages[:]
-        return self._encoded
+    @overload
+    def __getitem__(self, at: int) -> pubsub.ReceivedMessage: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[pubsub.ReceivedMessage]: ...
+
+    def __getitem__(
+        self, at: int | slice
+    ) -> pubsub.ReceivedMessage | Sequence[pubsub.ReceivedMessage]:
+        if isinstance(at, slice):
+            return [pubsub.ReceivedMessage.FromString(one) for one in self.encoded[at]]
+        return pubsub.ReceivedMessage.FromString(self.encoded[at])
 
 
 class RawResponse:

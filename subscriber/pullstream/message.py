@@ -10,20 +10,14 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
-from pullstream_protocol.messages import columns_pb2 as columns
-
 from .ack_future import AckFuture
-from .lazy_messages import LazyMessages
+from .lazy_messages import RawMessages, RawResponse
 from .runtime.validation import require_number
 
 if TYPE_CHECKING:
     from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-    from .lazy_messages import RawResponse
-
-    Response = (
-        pubsub.StreamingPullResponse | pubsub.PullResponse | columns.ResponseColumns | RawResponse
-    )
+    Response = pubsub.StreamingPullResponse | pubsub.PullResponse | RawResponse
 
 
 class Disposition(Enum):
@@ -88,6 +82,8 @@ class ResponseBatch:
         bytes_each: Bytes of the response divided by the number of its messages. Flow control counts
             this for each message, because the response occupies one piece of memory.
         received: The messages of the response.
+        unparsed: The same messages if they are not parsed; else None. An `isinstance` at each use
+            would take 0.3 µs, because RawMessages has an abstract base.
         open: Number of outstanding messages.
         reject: Publishes a message to a dead-letter topic, given the reason and the topic or None;
             returns the new message ID. None: the owner of the messages cannot do that.
@@ -107,6 +103,7 @@ class ResponseBatch:
         "received_at",
         "reject",
         "sink",
+        "unparsed",
     )
 
     def __init__(
@@ -120,10 +117,9 @@ class ResponseBatch:
         self.ack: Callable[[Message], None] = sink.ack
         self.received_at: float = received_at
         self.bytes_each: int = bytes_each
-        self.received: Sequence[pubsub.ReceivedMessage] = (
-            LazyMessages(response)
-            if isinstance(response, columns.ResponseColumns)
-            else response.received_messages
+        self.received: Sequence[pubsub.ReceivedMessage] = response.received_messages
+        self.unparsed: RawMessages | None = (
+            response.received_messages if isinstance(response, RawResponse) else None
         )
         self.open: int = 0
         self.may_be_stale: bool = False
@@ -455,18 +451,19 @@ def ack_ids_of(messages: Iterable[Message]) -> list[str]:
     # Neighbouring messages are nearly always from the same response.
     for batch, neighbours in groupby(messages, attrgetter("batch")):
         received = batch.received
-        if isinstance(received, LazyMessages):
-            own = received.ack_ids
+        if batch.unparsed is not None:
+            own = batch.unparsed.ack_ids
             ack_ids += [own[message._at] for message in neighbours]
         else:
             ack_ids += [received[message._at].ack_id for message in neighbours]
     return ack_ids
 
 
-def attempts_of(received: Sequence[pubsub.ReceivedMessage]) -> Sequence[int]:
+def attempts_of(batch: ResponseBatch) -> Sequence[int]:
     """Return the delivery attempts of the messages of a response; empty if there are none."""
-    if isinstance(received, LazyMessages):
-        return received.delivery_attempts
+    if batch.unparsed is not None:
+        return batch.unparsed.delivery_attempts
+    received = batch.received
     # A server reports attempts only with a dead-letter policy, and then for every message.
     return [one.delivery_attempt for one in received] if received[0].delivery_attempt else ()
 
@@ -476,8 +473,8 @@ def encoded_of(messages: Iterable[Message]) -> list[bytes]:
     encoded: list[bytes] = []
     for batch, neighbours in groupby(messages, attrgetter("batch")):
         received = batch.received
-        if isinstance(received, LazyMessages):
-            own = received.encoded
+        if batch.unparsed is not None:
+            own = batch.unparsed.encoded
             encoded += [own[message._at] for message in neighbours]
         else:
             encoded += [received[message._at].SerializeToString() for message in neighbours]

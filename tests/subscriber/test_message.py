@@ -9,9 +9,8 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from pullstream import Message
-from pullstream.lazy_messages import LazyMessages
+from pullstream.lazy_messages import RawResponse
 from pullstream.message import Disposition, MessageBatch, ResponseBatch, ack_ids_of, encoded_of
-from pullstream_protocol.messages import columns_pb2 as columns
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.streaming.fakes import RecordingSettlementSink
 
@@ -171,7 +170,7 @@ RECEIVED = [
 def messages_of(received: list[pubsub.ReceivedMessage], *, unparsed: bool) -> list[Message]:
     """Return the messages of one response, parsed or in encoded form."""
     response = pubsub.StreamingPullResponse(received_messages=received)
-    raw = columns.ResponseColumns.FromString(response.SerializeToString())
+    raw = RawResponse(response.SerializeToString())
     return ResponseBatch(
         RecordingSettlementSink(), 0.0, 0, raw if unparsed else response
     ).messages()
@@ -200,9 +199,8 @@ def test_a_message_parsed_on_access_has_the_same_fields_as_one_parsed_at_once() 
 def test_the_unparsed_messages_of_a_pull_response_can_be_iterated_like_a_list() -> None:
     """A message may have no ack id, although no server sends such messages."""
     some = [RECEIVED[1], pubsub.ReceivedMessage(), RECEIVED[3]]
-    unparsed = LazyMessages(
-        columns.ResponseColumns(received_messages=[one.SerializeToString() for one in some])
-    )
+    response = pubsub.PullResponse(received_messages=some)
+    unparsed = RawResponse(response.SerializeToString()).received_messages
     assert list(unparsed) == some
     assert list(unparsed[1:]) == some[1:]
     assert list(unparsed.ack_ids) == ["1", "", "3"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import cast
 
-from pullstream.lazy_messages import LazyMessages, RawMessages
+from pullstream.lazy_messages import RawMessages
 from pullstream.message import (
     Disposition,
     Message,
@@ -63,18 +63,20 @@ class Portion:
         return self._stop - self._start
 
     @property
+    def _messages(self) -> RawMessages:
+        messages = self.batch.unparsed
+        assert messages is not None
+        return messages
+
+    @property
     def encoded(self) -> Sequence[bytes]:
         """The serialized ReceivedMessages."""
-        received = self.batch.received
-        assert isinstance(received, LazyMessages)
-        return received.encoded[self._start : self._stop]
+        return self._messages.encoded[self._start : self._stop]
 
     @property
     def ack_ids(self) -> Sequence[str]:
         """The ack ids of the messages."""
-        received = self.batch.received
-        assert isinstance(received, LazyMessages)
-        return received.ack_ids[self._start : self._stop]
+        return self._messages.ack_ids[self._start : self._stop]
 
     @property
     def is_settled(self) -> bool:
@@ -216,10 +218,8 @@ def whole_responses(units: Iterable[Unit]) -> list[bytes] | None:
     """Return the serialized responses whose messages these are; None if there are no such ones."""
     responses = []
     for unit in units:
-        received = unit.batch.received
-        if not isinstance(received, RawMessages) or not isinstance(unit, Portion):
-            return None
-        if len(unit) < len(received):
+        received = unit.batch.unparsed
+        if received is None or not isinstance(unit, Portion) or len(unit) < len(received):
             return None
         responses.append(received.raw)
     return responses

@@ -100,7 +100,6 @@ class CallbackRunner:
         self._hold = hold
         self._listener = listener
         self._clock = clock
-        self._monotonic = clock.monotonic
         self._release_after_ack = release_after_ack
         self.keeps_order = False
         # A dict used as a set. `pop` removes a message and reports success to one thread only.
@@ -202,7 +201,7 @@ class CallbackRunner:
         message.begun = True
         if message.settled is not None:
             return
-        if self._monotonic() >= message.batch.lease_ends:
+        if self._clock.monotonic() >= message.batch.lease_ends:
             del message.begun
             lose(message)
             return
@@ -236,7 +235,7 @@ class CallbackRunner:
         message.begun = True
         if message.settled is not None:
             return False
-        if self._monotonic() >= message.batch.lease_ends:
+        if self._clock.monotonic() >= message.batch.lease_ends:
             del message.begun
             lose(message)
             return False
@@ -401,7 +400,7 @@ class BatchRunner(CallbackRunner):
             if isinstance(unit, Message):
                 if self._may_begin(unit):
                     batch.append(unit)
-            elif self._monotonic() < unit.batch.lease_ends and unit.begin():
+            elif self._clock.monotonic() < unit.batch.lease_ends and unit.begin():
                 batch.append(unit)
             else:
                 # Some were given up or returned, or all have lost their lease.

@@ -14,7 +14,6 @@ from pullstream.columns.portions import Portion, Unit, messages_of
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
 from pullstream.flow_control import MAX_EXTENSION, LoadGauge
 from pullstream.hooks import HookSet, LeaseLoss
-from pullstream.lazy_messages import RawMessages
 from pullstream.message import (
     Disposition,
     Message,
@@ -343,8 +342,8 @@ class InFlight(DispatchListener):
         """
         if self.dispatcher.exactly_once or self._hooks_take_messages:
             return False
-        received = batch.received
-        return isinstance(received, RawMessages) and not (in_order and received.has_ordering_keys)
+        messages = batch.unparsed
+        return messages is not None and not (in_order and messages.has_ordering_keys)
 
     def _receive_portions(
         self, runner: BatchRunner, batch: ResponseBatch, age: int, *, in_order: bool
@@ -380,7 +379,7 @@ class InFlight(DispatchListener):
     def _count_received(self, batch: ResponseBatch) -> int:
         """Count messages, and return for how many seconds they may have waited to be read."""
         count = len(batch.received)
-        attempts = attempts_of(batch.received)
+        attempts = attempts_of(batch)
         redelivered = sum(attempt > 1 for attempt in attempts) if attempts else 0
         with self._receiving.once:
             self.counters.received += count

@@ -18,7 +18,6 @@ from pullstream.runtime.retry_clock import Backoff
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import Cancelled, Internal, RpcError, Unavailable
 from pullstream_protocol.inbox import Inbox
-from pullstream_protocol.messages import columns_pb2 as columns
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 _log = logging.getLogger("pullstream.stream")
@@ -49,7 +48,7 @@ _LARGE = 64 * 1024
 _BLOCK_BYTES = 4 * 1024 * 1024
 
 
-Response = pubsub.StreamingPullResponse | columns.ResponseColumns | RawResponse
+Response = pubsub.StreamingPullResponse | RawResponse
 
 
 class ReceivedResponse(NamedTuple):
@@ -121,7 +120,7 @@ class ResumingStream:
         listener: Receives the events of the stream.
         gives_up_at: Returns, after a failed attempt at a time, when to make the last attempt. If it
             has been made, `recv` raises its error. Default: never.
-        parse: Parses a response. ResponseColumns and RawResponse do not parse its messages.
+        parse: Parses a response. RawResponse does not parse its messages.
     """
 
     def __init__(

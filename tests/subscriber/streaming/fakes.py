@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 import grpc
 
 from pullstream.columns.portions import Portion
+from pullstream.lazy_messages import RawResponse
 from pullstream.message import Disposition, Message, ResponseBatch, Settlement
 from pullstream.rpc.calls import PendingCall
 from pullstream.streaming.ack_requests import AckRequest
 from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import RpcError
-from pullstream_protocol.messages import columns_pb2 as columns
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.failed_call import FailedCall
 
@@ -99,7 +99,7 @@ def portions(
 ) -> list[Portion]:
     """Return a response as portions, received at the time `at`."""
     encoded = pubsub.StreamingPullResponse(received_messages=map(received, ack_ids))
-    raw = columns.ResponseColumns.FromString(encoded.SerializeToString())
+    raw = RawResponse(encoded.SerializeToString())
     batch = ResponseBatch(RecordingSettlementSink(), at, bytes_each, raw)
     lock = CallLock()
     return [

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
 import pytest
 
 from pullstream.flow_control import FlowControl
@@ -17,6 +23,8 @@ from pullstream.streaming.failed_key import (
 from pullstream.streaming.key_messages import READER_DELAY
 from pullstream.streaming.messages_on_hold import MessagesOnHold
 from tests.subscriber.streaming.fakes import ids, message
+
+Ended = tuple[list[Message], Actions | None]
 
 
 def keyed(
@@ -65,6 +73,32 @@ class Hold(MessagesOnHold):
     def pass_time(self, seconds: float) -> Actions:
         self.now += seconds
         return self.waits_over(self.now)
+
+
+@contextmanager
+def another_thread_ends(hold: Hold, one: Message) -> Iterator[Callable[[], Ended]]:
+    """Let another thread end a turn, which waits for a third thread until the end of the context.
+
+    Yields:
+        Returns the result of the other thread.
+    """
+    is_held, may_release = threading.Event(), threading.Event()
+
+    def hold_the_lock() -> None:
+        with hold._lock:
+            is_held.set()
+            may_release.wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(hold_the_lock)
+        is_held.wait(10)
+        ended = pool.submit(hold.ended, one)
+        while not (hold._ending.locked() or ended.done()):
+            is_held.wait(0)
+        try:
+            yield partial(ended.result, 10)
+        finally:
+            may_release.set()
 
 
 def run_one(hold: Hold, *behind: str, key: str = "k") -> Message:
@@ -607,10 +641,11 @@ def test_a_turn_that_ends_while_another_thread_ends_turns_is_ended_by_that_threa
     """A worker that waited would be woken by the other one for each message."""
     hold = Hold()
     first, other = run_one(hold, "1"), run_one(hold, "1/other", key="other")
-    other.settled = Disposition.ACK
-    with hold._ending:
+    first.settled = other.settled = Disposition.ACK
+    with another_thread_ends(hold, first) as ended:
         assert hold.ended(other) == ([], None)
-    assert hold.ack(first) == ["1/other", "1"]
+    following, actions = ended()
+    assert (ids(following), actions) == (["1", "1/other"], None)
 
 
 def test_a_turn_that_ends_while_another_key_fails_gets_the_actions_of_both_keys() -> None:
@@ -619,10 +654,12 @@ def test_a_turn_that_ends_while_another_key_fails_gets_the_actions_of_both_keys(
     hold.nack(failing)
     (again,) = hold.receive("0/again").run
     hold.receive("1")
-    again.settled = Disposition.ACK
-    with hold._ending:
+    again.settled = other.settled = Disposition.ACK
+    with another_thread_ends(hold, other) as ended:
         assert hold.ended(again) == ([], None)
-    assert hold.ack(other) == ["1/other", "1"]
+    following, actions = ended()
+    assert actions is not None
+    assert (ids(following), ids(actions.run)) == (["1/other"], ["1"])
 
 
 def test_only_the_message_that_lost_its_lease_is_skipped_when_a_response_is_processed() -> None:
