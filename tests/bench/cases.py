@@ -114,6 +114,26 @@ def limited(messages: int, size: int) -> Case:
     )
 
 
+def small(per_response: int, *, official: float, bare: float) -> Case:
+    """Return a case of `subscribe` with the default window.
+
+    The bare loop that acknowledges, without leases, retries and callbacks, itself has 12 to 13
+    times the rate of the official client at 100 and 10 per response, and 9 to 12 times at 1. So the
+    floors are parts of the bare loop.
+    """
+    feed = Feed(per_response=per_response)
+    return Case(
+        f"{per_response} per response",
+        "receiving",
+        {**fed(feed), BARE_ACKS: Run(BARE_ACKS, feed)},
+        (
+            paced(official),
+            Row("rate", against=BARE_ACKS, at_least=bare),
+            Row("rate", run=BARE_ACKS, against=OFFICIAL),
+        ),
+    )
+
+
 LARGE_WINDOW = Case(
     "100 per response, window 10,000",
     "receiving",
@@ -122,7 +142,9 @@ LARGE_WINDOW = Case(
         for peer in (OURS, BARE, OFFICIAL)
     },
     (
-        Row("rate", against=BARE, at_least=0.55),
+        # Without the check that the lease is not over before a callback begins, the rate is 1.09
+        # times as high, and 0.55 would be met.
+        Row("rate", against=BARE, at_least=0.5),
         Row("cpu_micros", against=OFFICIAL, at_most=6),
         Row("rate", against=OFFICIAL),
     ),
@@ -214,14 +236,9 @@ WHOLE_STACK = Case(
 )
 
 CASES = (
-    Case(
-        "100 per response",
-        "receiving",
-        fed(Feed(per_response=100)),
-        (paced(13),),
-    ),
-    Case("10 per response", "receiving", fed(Feed(per_response=10)), (paced(15),)),
-    Case("1 per response", "receiving", fed(Feed(per_response=1)), (paced(16),)),
+    small(100, official=10, bare=0.7),
+    small(10, official=10, bare=0.8),
+    small(1, official=11, bare=1.0),
     LARGE_WINDOW,
     *COLUMN_CASES,
     *BESIDE_OTHER_LANGUAGES,

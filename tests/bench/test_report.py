@@ -134,7 +134,6 @@ def test_the_benchmark_chart_shows_every_ratio_with_a_floor() -> None:
     # The legend has one of each.
     missed = [bar.label for bar in shown if not bar.met]
     assert missed == [
-        "1 per response",
         "10 per response, 20 ms latency",
         "exactly once, 10 per response, 20 ms",
         "whole stack",
