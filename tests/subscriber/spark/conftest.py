@@ -41,6 +41,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             "spark.driver.extraJavaOptions": QUICK_JAVA,
+            # As in commands.
+            "spark.python.sql.dataFrameDebugging.enabled": "false",
         },
     )
     yield session

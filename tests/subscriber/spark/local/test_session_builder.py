@@ -133,6 +133,32 @@ def test_a_pullstream_command_stops_the_spark_session_that_it_started(
     assert session.stop.called is not is_running
 
 
+@pytest.mark.parametrize("submitted", [False, True])
+def test_the_spark_session_of_a_command_does_not_note_the_line_of_each_expression(
+    monkeypatch: pytest.MonkeyPatch, submitted: bool
+) -> None:
+    """PySpark needs most of the time of an expression for it. A user's own session keeps it."""
+    from pyspark.sql import SparkSession
+
+    if submitted:
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    else:
+        monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr(session_builder, "running_session", lambda: None)
+    monkeypatch.setattr(session_builder, "_start_quietly", lambda settings: None)
+    monkeypatch.setattr(session_builder, "register", lambda session: None)
+    noted = {}
+    for has_log in (False, True):
+        builder = Mock()
+        for method in (builder.appName, builder.master, builder.config):
+            method.return_value = builder
+        monkeypatch.setattr(SparkSession, "builder", builder)
+        session_builder._session("local[1]", "test", {}, has_log=has_log)
+        settings = dict(call.args for call in builder.config.call_args_list)
+        noted[has_log] = settings.get("spark.python.sql.dataFrameDebugging.enabled")
+    assert noted == {False: "false", True: None}
+
+
 def test_ctrl_c_waits_for_the_start_of_spark_and_keeps_its_handler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
