@@ -59,7 +59,7 @@ def beside_shared_port(case: Case) -> Case:
     if not any(row.figure == "rate" for row in case.rows):
         return case
     server = Broker.DISK if work.server is Broker.DISK_GRPC_ONLY else Broker.OURS
-    row = Row("rate", run=SHARED_PORT, against=name, at_least=0.75)
+    row = Row("rate", run=SHARED_PORT, against=name, at_least=0.75, detail=True)
     runs = {**case.runs, SHARED_PORT: replace(work, server=server)}
     return replace(case, runs=runs, rows=(*case.rows, row))
 
@@ -85,7 +85,7 @@ def publishing(batch: int, floor: float | None, *rows: Row) -> Case:
         (
             Row("rate", against=JAVA, at_least=floor),
             Row("cpu_micros", against=JAVA),
-            *(Row("client_cores", run=name, at_most=CLIENT_CORES) for name in runs),
+            *(Row("client_cores", run=name, at_most=CLIENT_CORES, detail=True) for name in runs),
             *rows,
         ),
     )
@@ -147,6 +147,8 @@ _OWN_PORT_CASES = (
         {OWN_KEYS: Work(Broker.GRPC_ONLY, "deliver", messages=200_000, keys=200_000)},
         (Row("bytes_each", run=OWN_KEYS, at_most=600),),
     ),
+    # The floor was 0.8 when memory took 5.2 µs a message, which allowed 6.5 on disk. Memory takes
+    # 3.8 now, and disk 5.2.
     Case(
         "on disk, batches of 100",
         GROUP,
@@ -155,7 +157,7 @@ _OWN_PORT_CASES = (
             MEMORY: Work(Broker.GRPC_ONLY, "publish"),
         },
         (
-            Row("rate", run=DISK, against=MEMORY, at_least=0.7),
+            Row("rate", run=DISK, against=MEMORY, at_least=0.6),
             Row("cpu_micros", run=DISK, against=MEMORY),
         ),
     ),

@@ -34,7 +34,8 @@ LISTEN_CASES = (
         "listen, 10,000 waiting",
         GROUP,
         {OURS: ListenWork("parked", 10_000)},
-        (Row("resident_mebibytes", at_most=190),),
+        # 190 with 10 connections. The broker serves 300 calls of a connection, so there are 40.
+        (Row("resident_mebibytes", at_most=195),),
         once=True,
     ),
     # A waiting call costs more than that in gRPC itself.

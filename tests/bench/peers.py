@@ -26,6 +26,7 @@ RUST = "Google's Rust client"
 BARE_CHANNELS = "bare, a channel for each stream, acks"
 BARE_ACKS = "bare, every field and acks"
 BARE_FUTURES = "bare, a future for each message"
+BARE_AGES = "bare, ages"
 
 TIMESTAMP = struct.Struct("d")
 
@@ -95,6 +96,11 @@ class Stopwatch(Counter):
         self.ages.append(time.time() - TIMESTAMP.unpack(message.data)[0])
         super().callback(message)
 
+    def note(self, data: bytes) -> None:
+        """Count a message that has no callback, and keep its age."""
+        self.ages.append(time.time() - TIMESTAMP.unpack(data)[0])
+        self.tick()
+
 
 # Begins to receive, with the subscription's full name, max_messages, and the counter.
 Subscribe = Callable[[str, int, Counter], None]
@@ -137,10 +143,11 @@ def official(endpoint: str) -> Subscribe:
     return subscribe
 
 
-def bare(endpoint: str) -> Subscribe:
+def bare(endpoint: str, *, ages: bool = False) -> Subscribe:
     """Measure the practical limit with a grpcio loop that reads each field.
 
-    It runs no callbacks and does not acknowledge, so its window is unlimited.
+    It runs no callbacks and does not acknowledge, so its window is unlimited. With `ages`, it notes
+    the age of each message.
     """
     import grpc
 
@@ -168,7 +175,14 @@ def bare(endpoint: str) -> Subscribe:
             # A reference is kept until here, because a collected channel ends its calls.
             channel.close()
 
-        threading.Thread(target=read, daemon=True).start()
+        def read_ages() -> None:
+            assert isinstance(counter, Stopwatch)
+            for response in open_stream(iter(requests.get, None)):
+                for received in response.received_messages:
+                    counter.note(received.message.data)
+            channel.close()
+
+        threading.Thread(target=read_ages if ages else read, daemon=True).start()
 
     return subscribe
 
@@ -243,6 +257,7 @@ PEERS: dict[str, Callable[[str], Subscribe]] = {
     FOUR_STREAMS: partial(pullstream, streams=4),
     OFFICIAL: official,
     BARE: bare,
+    BARE_AGES: partial(bare, ages=True),
     BARE_CHANNELS: partial(bare_acks, channels=True),
     COLUMNS: in_columns,
     BARE_ACKS: bare_acks,

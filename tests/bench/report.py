@@ -115,7 +115,10 @@ def terminal_table(cases: Sequence[Case], results: Results) -> Table:
 
 
 def markdown_tables(cases: Sequence[Case], results: Results) -> str:
-    """Return a heading and a table for each group of cases."""
+    """Return a heading and a table for each group of cases.
+
+    The tables have the first figure of each case and those with a floor, without details.
+    """
     parts = []
     for group, some in groupby(cases, key=lambda case: case.group):
         parts += [f"### {group[0].upper()}{group[1:]}", _markdown_table(list(some), results)]
@@ -128,7 +131,9 @@ def _markdown_table(cases: Sequence[Case], results: Results) -> str:
     for outcome, cells in lines(cases, results):
         if outcome.met is False:
             cells[6] += " **missed**"
-        rows.append(cells)
+        has_floor = outcome.met is not None
+        if cells[0] or outcome.met is False or (has_floor and not outcome.row.detail):
+            rows.append(cells)
     used = [index for index in range(len(HEADINGS)) if any(cells[index] for cells in rows)]
     head = [list(HEADINGS), ["---"] * 3 + ["---:"] * (len(HEADINGS) - 3)]
     return "\n".join(
