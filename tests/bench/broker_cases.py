@@ -53,7 +53,7 @@ def both(
     }
 
 
-def beside_shared_port(case: Case) -> Case:
+def with_shared_port(case: Case) -> Case:
     """Return the case with its first run on the shared port added, if rates are measured."""
     name, work = next(iter(case.runs.items()))
     if not any(row.figure == "rate" for row in case.rows):
@@ -91,7 +91,7 @@ def publishing(batch: int, floor: float | None, *rows: Row) -> Case:
     )
 
 
-def _beside_bare(floor: float | None) -> tuple[Row, ...]:
+def _compared_with_bare(floor: float | None) -> tuple[Row, ...]:
     """Return the rows that compare with a bare server, whose CPU has this part of the broker's."""
     return (
         Row("cpu_micros", against=BARE_SERVER, at_least=floor),
@@ -120,9 +120,9 @@ _OWN_PORT_CASES = (
     # A JVM uses both cores, and Python one. So a bare grpcio server, whose handler does nothing,
     # has about the rate of Google's emulator with 100 messages a request, and a fifth with one. The
     # floors are parts of the bare server.
-    publishing(100, None, *_beside_bare(0.55)),
-    publishing(1_000, 1.5, *_beside_bare(None)),
-    publishing(1, None, *_beside_bare(0.6)),
+    publishing(100, None, *_compared_with_bare(0.55)),
+    publishing(1_000, 1.5, *_compared_with_bare(None)),
+    publishing(1, None, *_compared_with_bare(0.6)),
     Case(
         "deliver and acknowledge",
         GROUP,
@@ -199,4 +199,4 @@ _OWN_PORT_CASES = (
     ),
 )
 
-BROKER_CASES = tuple(beside_shared_port(case) for case in _OWN_PORT_CASES)
+BROKER_CASES = tuple(with_shared_port(case) for case in _OWN_PORT_CASES)

@@ -65,14 +65,14 @@ def fed(feed: Feed) -> dict[str, Run]:
     return pair(Run(OURS, feed))
 
 
-def sized(name: str, feed: Feed, beside: str, *, official: float, bare: float) -> Case:
-    """Return a case with larger messages, beside the bare loop, which is the upper limit."""
+def sized(name: str, feed: Feed, compare: str, *, official: float, bare: float) -> Case:
+    """Return a case with larger messages, with the bare loop as the upper limit."""
     return Case(
         name,
         "receiving",
         {**fed(feed), BARE: Run(BARE, feed)},
         (
-            replace(paced(official), beside=beside),
+            replace(paced(official), compare=compare),
             Row("rate", against=BARE, at_least=bare),
             Row("megabytes", against=OFFICIAL),
         ),
@@ -201,7 +201,7 @@ COLUMN_CASES = (
 # The Go client acknowledges every 100 ms, so it needs a larger window.
 BESIDE_OTHER_LANGUAGES = tuple(
     Case(
-        f"beside Google's Go and Rust clients, {per_response} per response",
+        f"compared with Google's Go and Rust clients, {per_response} per response",
         "receiving",
         {
             peer: Run(peer, Feed(per_response=per_response), max_messages=40_000)

@@ -334,7 +334,7 @@ def all_waits(sizes: Sequence[int], only: str) -> None:
 
 
 def consoles(count: int, numbers: Sequence[int]) -> None:
-    """Print how long a call waits beside open consoles, metrics and status."""
+    """Print how long a call waits while consoles are open, and metrics and status are read."""
     for number in numbers:
         with serving("resources", count) as address:
             for _ in range(number):

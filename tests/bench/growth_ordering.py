@@ -1,4 +1,4 @@
-"""The cost of ordering keys whose messages fail, at growing sizes, beside the official client.
+"""The cost of ordering keys whose messages fail, at growing sizes, and of the official client.
 
     python -m tests.bench.growth_ordering
     python -m tests.bench.growth_ordering --case keys --sizes 1000 2000 4000 8000

@@ -137,13 +137,13 @@ def _bar(bar: Bar, y: float, scale: Scale) -> str:
     value = f"{bar.ratio:.1f}" if bar.ratio < 100 else f"{bar.ratio:.0f}"
     # The value is to the right of its bar and never on its tick.
     right = left + width
-    beside = floor if right <= floor < right + 48 else right
+    right_end = floor if right <= floor < right + 48 else right
     return (
         f'<text class="label" x="{LABELS - 10}" y="{baseline:g}">{escape(bar.label)}</text>'
         f'<rect class="bar{"" if bar.met else " missed"}" x="{left:.1f}" y="{middle - BAR / 2:g}"'
         f' width="{max(width, 1):.1f}" height="{BAR}" rx="2"/>'
         f'<path class="floor" d="M{floor:.1f},{middle - BAR / 2 - 3:g}v{BAR + 6}"/>'
-        f'<text class="value" x="{beside + 7:.1f}" y="{baseline:g}">{value}</text>'
+        f'<text class="value" x="{right_end + 7:.1f}" y="{baseline:g}">{value}</text>'
     )
 
 

@@ -58,7 +58,7 @@ def _all_three(
     )
 
 
-def _beside_official(name: str, floor: float, work: PublishWork) -> Case:
+def _compared_with_official(name: str, floor: float, work: PublishWork) -> Case:
     official = PublishWork(OFFICIAL, work.mode, work.batch, work.keys, work.latency, work.on_broker)
     return Case(
         name,
@@ -78,8 +78,8 @@ PUBLISH_CASES = (
         {OURS: PublishWork(OURS, "many", 1000), BARE: PublishWork(BARE, batch=1000)},
         (Row("rate", against=BARE, at_least=0.6),),
     ),
-    _beside_official("publisher, 1,000 ordering keys", 7, PublishWork(OURS, keys=1000)),
-    _beside_official("publisher, 20 ms latency", 5, PublishWork(OURS, latency=0.02)),
+    _compared_with_official("publisher, 1,000 ordering keys", 7, PublishWork(OURS, keys=1000)),
+    _compared_with_official("publisher, 20 ms latency", 5, PublishWork(OURS, latency=0.02)),
     Case(
         "publisher, one at a time",
         GROUP,
@@ -89,7 +89,7 @@ PUBLISH_CASES = (
             Row("p99_ms", against=OFFICIAL, at_least=1),
         ),
     ),
-    _beside_official(
+    _compared_with_official(
         "publisher, 1,000 concurrent awaits", 5, PublishWork(OURS, "await", on_broker=True)
     ),
 )

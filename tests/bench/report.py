@@ -77,9 +77,9 @@ def _ratio_cell(outcome: Outcome, cases: Sequence[Case], results: Results) -> st
     if outcome.ratio.spread:
         text += f" ± {outcome.ratio.spread:.0%}"
     for case in cases:
-        if case.name == outcome.row.beside:
-            beside = judge(case.rows[0], results[case.name]).ratio
-            text += f" (100 B: {beside.median:.1f} x)" if beside else ""
+        if case.name == outcome.row.compare:
+            compared = judge(case.rows[0], results[case.name]).ratio
+            text += f" (100 B: {compared.median:.1f} x)" if compared else ""
     return text
 
 

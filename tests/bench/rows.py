@@ -15,8 +15,8 @@ class Row:
 
     With `against`, the name of another run, `at_least` bounds the ratio of the two, for which
     higher is always better. Without it, `at_least` bounds the figure itself, as `at_most` always
-    does. `beside` names another case whose first ratio is useful for comparison. A `detail` is left
-    out of the documentation unless its floor is missed.
+    does. `compare` names another case whose first ratio is shown, too. A `detail` is left out of
+    the documentation unless its floor is missed.
     """
 
     figure: str
@@ -24,7 +24,7 @@ class Row:
     against: str | None = None
     at_least: float | None = None
     at_most: float | None = None
-    beside: str | None = None
+    compare: str | None = None
     detail: bool = False
 
 

@@ -111,7 +111,7 @@ def test_each_row_of_a_benchmark_case_names_an_existing_run_and_a_known_figure()
         for row in case.rows:
             assert row.figure in KINDS
             assert {row.run, row.against or row.run} <= set(case.runs), case.name
-            assert row.beside is None or row.beside in {other.name for other in CASES}
+            assert row.compare is None or row.compare in {other.name for other in CASES}
         for run in case.runs.values():
             match run:
                 case Work():

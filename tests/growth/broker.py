@@ -224,7 +224,7 @@ def dead_letters(engine: Engine, size: int) -> Steps:
 
 
 def expiring_keys(size: int, serve: Serve) -> Steps:
-    """Let 1,000 messages expire beside a backlog of younger ones, all with ordering keys."""
+    """Let 1,000 messages expire in a backlog of younger ones, all with ordering keys."""
     clock = ManualClock()
     engine = engine_at(clock)
     subscribe(engine, enable_message_ordering=True)
@@ -275,7 +275,7 @@ def pages(call: Callable[[Any], Any], request: Any) -> Steps:
 
 
 def delete_topics(engine: Engine, size: int) -> Steps:
-    """Delete topics beside as many snapshots."""
+    """Delete topics while there are as many snapshots."""
     subscribe(engine)
     for number, name in enumerate(topics_of(size)):
         engine.create_topic(pubsub.Topic(name=name))
@@ -373,7 +373,7 @@ def streams(engine: Engine, size: int) -> Steps:
 
 
 def streams_of_keys(engine: Engine, size: int) -> Steps:
-    """Acknowledge ordered messages, beside many streams that wait."""
+    """Acknowledge ordered messages while many streams wait."""
     subscribe(engine, enable_message_ordering=True)
     fill(engine, size, keys=1)
     leased = leased_ids(engine)
@@ -595,7 +595,7 @@ BROKER = (
     of_engine("retained messages", retained, MESSAGES),
     of_engine("topics: create", create_topics, RESOURCES),
     of_engine("topics: list in pages of 10", list_topics, RESOURCES),
-    of_engine("topics: delete, beside snapshots", delete_topics, RESOURCES),
+    of_engine("topics: delete, with as many snapshots", delete_topics, RESOURCES),
     of_engine("subscriptions: create", create_subscriptions, RESOURCES),
     of_engine(
         "subscriptions of a topic: list in pages of 10",
@@ -608,7 +608,7 @@ BROKER = (
     of_engine("filters", filters, (1_000, 2_000, 4_000, 8_000)),
     of_engine("snapshots: create and delete", snapshots, RESOURCES),
     of_engine("streams: deliver one message each", streams, STREAMS),
-    of_engine("streams beside acknowledgements of a key", streams_of_keys, STREAMS),
+    of_engine("streams during acknowledgements of a key", streams_of_keys, STREAMS),
     of_engine("streams that leave with ten leases", streams_that_leave, STREAMS),
     Dimension(
         "broker", "history: find 20 messages", history, (5_000, 10_000, 20_000, 40_000), QUICK

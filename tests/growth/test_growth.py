@@ -31,10 +31,10 @@ ONCE_QUADRATIC = {
     "leases of a key: acknowledge one by one, exactly once": (500, 4_000),
     "leases of a key: nack from the last": (500, 4_000),
     "streams: deliver one message each": (250, 2_000),
-    "streams beside acknowledgements of a key": (250, 2_000),
+    "streams during acknowledgements of a key": (250, 2_000),
     "streams that leave with ten leases": (125, 1_000),
     "topics: list in pages of 10": (1_000, 8_000),
-    "topics: delete, beside snapshots": (500, 4_000),
+    "topics: delete, with as many snapshots": (500, 4_000),
 }
 
 

@@ -123,7 +123,7 @@ class MessagesOnHold:
         """
         run: list[Message] = []
         actions: Actions | None = None
-        # Nearly always the lock is free, and then this is all: 0.4 µs instead of 1.1.
+        # Nearly always the lock is free, and then this is all: 0.4 microseconds instead of 1.1.
         if self._lock.acquire(False):
             try:
                 return run, self._end_turn(message, shared, run, actions)
