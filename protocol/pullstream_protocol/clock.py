@@ -99,6 +99,7 @@ class _Timeline:
         """Return the seconds; never less than before."""
         source, offset = self._source
         if source is not None and source is time.monotonic and _is_real(source):
+            # Real time does not move back, so the offset stays, and no lock is needed.
             return source() + offset
         with self._lock:
             return self._read_other()

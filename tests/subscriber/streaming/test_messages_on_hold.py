@@ -93,8 +93,9 @@ def another_thread_ends(hold: Hold, one: Message) -> Iterator[Callable[[], Ended
         pool.submit(hold_the_lock)
         is_held.wait(10)
         ended = pool.submit(hold.ended, one)
+        # Then the other thread is about to wait for the lock.
         while not (hold._ending.locked() or ended.done()):
-            is_held.wait(0)
+            pass
         try:
             yield partial(ended.result, 10)
         finally:

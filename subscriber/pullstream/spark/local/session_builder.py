@@ -41,7 +41,7 @@ _NO_LOG = {"spark.log.level": "FATAL"}
 # For each part of an expression, PySpark tells the JVM which line of the program has made it, so
 # that errors can name the line. This takes most of the time of making expressions: 7 of 8 s for a
 # schema of 200 columns. The lines of a command mean nothing to its user.
-_NO_LINES = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
+_NO_CALL_SITES = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
 _LOG = Path(__file__).absolute().with_name("log4j2.properties")
 
 _ANYWHERE = {
@@ -119,12 +119,14 @@ def _session(
         register(running)
         return running
     builder = SparkSession.builder
-    settings = {} if has_log else _NO_LOG | _NO_LINES
+    settings = {} if has_log else dict(_NO_LOG)
     if _SUBMITTED not in os.environ:
         master = master or LOCAL
         builder = builder.appName(app_name)
         prepared = _prepared_for(master) | ({} if has_log else _OF_A_COMMAND)
-        settings = prepared if has_log else _without_log(prepared) | _NO_LINES
+        settings = prepared if has_log else _without_log(prepared)
+    if not has_log:
+        settings |= _NO_CALL_SITES
     settings |= config
     if master is not None:
         builder = builder.master(master)
