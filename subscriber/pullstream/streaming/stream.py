@@ -148,7 +148,7 @@ class ResumingStream:
         # Whether the present stream has received a response, and whether it has received messages.
         self._is_answered = False
         self._is_proven = False
-        self._closing = False
+        self._closing = self._aborting = False
         self._reset_cause: RpcError | None = None
         # Used only to interrupt a pause.
         self._inbox: Inbox[None] = Inbox(clock)
@@ -210,6 +210,7 @@ class ResumingStream:
         """End the stream for good, without waiting until the server ends its side."""
         self.close()
         with self._lock:
+            self._aborting = True
             call = self._call
         if call is not None:
             call.cancel()
@@ -273,9 +274,13 @@ class ResumingStream:
             self._call = call
             self._is_answered = self._is_proven = False
             self._opened_at = self._clock.monotonic()
-            too_late = self._closing
-        if too_late:
-            # The closing thread did not see this call.
+            # If so, `close` or `abort` ran after the call began, and did not see it. The server
+            # may have leased messages to this call already. After a half-close they arrive, and
+            # the shutdown returns them. After a cancellation their leases would have to expire.
+            if self._closing:
+                call.half_close()
+            is_aborted = self._aborting
+        if is_aborted:
             call.cancel()
         self._listener.stream_opened()
         return call

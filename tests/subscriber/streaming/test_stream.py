@@ -308,8 +308,29 @@ def test_a_stream_that_is_closed_before_it_opens_makes_no_call() -> None:
     assert rig.heard == []
 
 
-def test_a_streaming_call_is_cancelled_if_the_stream_is_closed_while_the_call_begins() -> None:
-    """The closing thread has not seen the call yet, so the opening thread cancels it."""
+def test_a_streaming_call_is_half_closed_if_the_stream_is_closed_while_the_call_begins() -> None:
+    """The server may have leased messages to this call. They are still read, and returned.
+
+    The closing thread has not seen the call yet, so the opening thread half-closes it.
+    """
+    rig = Rig()
+
+    def close_and_respond(call: ScriptedStream) -> None:
+        rig.stream.close()
+        call.respond(MESSAGES)
+        call.end(None)
+
+    rig.play(close_and_respond)
+    assert rig.stream.recv().response == MESSAGES
+    with pytest.raises(StreamEnded):
+        rig.stream.recv()
+    call = rig.calls.next_stream()
+    assert len(list(call.requests)) == 1
+    assert not call.cancelled
+
+
+def test_a_streaming_call_is_cancelled_if_the_stream_is_aborted_while_the_call_begins() -> None:
+    """The aborting thread has not seen the call yet, so the opening thread cancels it."""
     rig = Rig()
     rig.play(lambda call: rig.stream.abort())
     with pytest.raises(StreamEnded):
