@@ -317,7 +317,7 @@ def age(spark: Any, work: Any, commits: int) -> None:
     import pyarrow as pa
 
     from pullstream.spark.datasource.registration import register
-    from pullstream.spark.ingest.columns import arrow_schema, table_schema
+    from pullstream.spark.ingest.columns import arrow_schema, message_schema
     from pullstream.spark.tables.batch import BatchName
     from pullstream.spark.tables.delta import DeltaLakeTable
     from pullstream.spark.tables.file_table import FileTable
@@ -327,7 +327,7 @@ def age(spark: Any, work: Any, commits: int) -> None:
         return
     register(spark)
     decoding = work.decoding()
-    schema = arrow_schema(table_schema(spark, work, decoding), decoding.required)
+    schema = arrow_schema(decoding.columns(message_schema(work)), decoding.required)
     kinds: dict[str, Any] = {"delta": DeltaLakeTable, "iceberg": IcebergTable, "parquet": FileTable}
     table = kinds[work.format](work.to)
     table.open(schema)

@@ -12,7 +12,6 @@ from pyspark.errors import AnalysisException
 from .source import PubSubDataSource
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger("pullstream.spark")
@@ -44,7 +43,7 @@ def register(spark: SparkSession) -> None:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
     context = getattr(spark, "sparkContext", None)
-    if context is not None and _is_without_sockets(context):
+    if context is not None and _is_without_sockets(spark):
         _note_sockets(context.applicationId)
 
 
@@ -60,8 +59,9 @@ def _cores(spark: SparkSession) -> int:
     return 1 if context is None else int(context.defaultParallelism)
 
 
-def _is_without_sockets(context: SparkContext) -> bool:
-    is_set = context.getConf().get(_SOCKETS, "false") == "true"
+def _is_without_sockets(spark: SparkSession) -> bool:
+    # The configuration of the context would be copied, with hundreds of calls of Java.
+    is_set = spark.conf.get(_SOCKETS, "false") == "true"
     return hasattr(socket, "AF_UNIX") and not is_set
 
 

@@ -19,27 +19,23 @@ from .decoding import Decoding
 from .targets import Target
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
-def table_schema(session: SparkSession, job: IngestJob, decoding: Decoding) -> StructType:
-    """Return the columns of the rows that the job will write, without those of partitioning.
+def decoded_schemas(
+    session: SparkSession, job: IngestJob, decoding: Decoding
+) -> tuple[StructType, StructType]:
+    """Return the columns of the good and of the bad rows, without those of partitioning.
+
+    Spark finds them by an analysis of the decoding, which takes a few tenths of a second.
 
     Args:
         session: The Spark session.
         job: The configuration.
         decoding: Decoding of the messages.
     """
-    return decoding.good(decoding.read(_messages(session, job), "")).schema
-
-
-def bad_schema(session: SparkSession, job: IngestJob, decoding: Decoding) -> StructType:
-    """Return the columns of the rows that cannot be decoded."""
-    return decoding.bad(decoding.read(_messages(session, job), "")).schema
-
-
-def _messages(session: SparkSession, job: IngestJob) -> DataFrame:
-    return session.createDataFrame([], message_schema(job))
+    read = decoding.read(session.createDataFrame([], message_schema(job)), "")
+    return decoding.good(read).schema, decoding.bad(read).schema
 
 
 def message_schema(job: IngestJob) -> StructType:

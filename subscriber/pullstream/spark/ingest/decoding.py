@@ -564,7 +564,8 @@ def _object(parsed: str) -> Column:
 
 
 def _is_parsed(parsed: str) -> Column:
-    return F.col(parsed).isNotNull() & F.col(parsed).getField(_CORRUPT).isNull()
+    # As a text, which needs one call of Java instead of five. An ingestion needs this 25 times.
+    return F.expr(f"{parsed} IS NOT NULL AND {parsed}.{_CORRUPT} IS NULL")
 
 
 def _check_zone(zone: str) -> None:

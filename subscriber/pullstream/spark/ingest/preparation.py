@@ -26,7 +26,7 @@ from pullstream.spark.settings import IngestSettings
 from pullstream.spark.tables.folder_formats import check_format
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
-from .columns import arrow_schema, bad_schema, check_names, kinds, message_schema, table_schema
+from .columns import arrow_schema, check_names, decoded_schemas, kinds, message_schema
 from .config import IngestJob
 from .decoding import Decoding
 from .report import IngestReport, Phase
@@ -101,8 +101,7 @@ class Rows(NamedTuple):
         Raises:
             ValueError: An option does not fit the columns.
         """
-        schemas = table_schema(spark, job, decoding), bad_schema(spark, job, decoding)
-        return cls.of(decoding, *schemas)
+        return cls.of(decoding, *decoded_schemas(spark, job, decoding))
 
 
 @dataclass

@@ -31,7 +31,8 @@ from pullstream.spark import IngestJob
 from pullstream.spark.datasource.source import message_columns
 from pullstream.spark.ingest import merging_target
 from pullstream.spark.ingest.batch_handler import BatchHandler
-from pullstream.spark.ingest.columns import arrow_schema, bad_schema, table_schema
+from pullstream.spark.ingest.columns import message_schema
+from pullstream.spark.ingest.preparation import Rows, tables_for
 from pullstream.spark.tables import table as tables
 from pullstream.spark.tables.batch import BatchName
 from pullstream.spark.tables.delta import DeltaLakeTable
@@ -201,19 +202,17 @@ def _drive(kind: str, folder: str, batches: Sequence[tuple[int, str | None]]) ->
         latest_by="id" if upserts else None,
     )
     decoding = job.decoding()
-    columns = arrow_schema(table_schema(spark, job, decoding), decoding.required)
-    bad_columns = arrow_schema(bad_schema(spark, job, decoding), decoding.required)
-    target, bad = job.target(columns), job.bad_target(bad_columns)
-    assert bad is not None
-    target.open(spark, columns)
-    bad.open(spark, bad_columns)
-    handler = BatchHandler(decoding, target, bad, name=lambda number: BatchName(SOURCE, number))
+    messages = message_schema(job)
+    rows = Rows.of(decoding, decoding.columns(messages), decoding.bad_columns(messages))
+    own = tables_for(job, rows)
+    own.open(spark, rows)
+    handler = BatchHandler(decoding, *own, name=lambda number: BatchName(SOURCE, number))
     for number, name in batches:
-        rows = _messages(spark, number)
+        batch = _messages(spark, number)
         if name is not None:
             (step,) = (one for one in STEPS if one.name == name)
             _let_die(kind, step)
-        handler(rows, number)
+        handler(batch, number)
 
 
 def _attached() -> SparkSession:

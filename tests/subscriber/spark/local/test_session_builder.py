@@ -194,7 +194,7 @@ def test_a_spark_session_of_others_without_unix_sockets_is_noted_once_for_each_a
         session.sparkContext.master = "local[2]"
         session.sparkContext.defaultParallelism = 2
         session.sparkContext.applicationId = f"{application} of this test"
-        session.sparkContext.getConf().get.return_value = setting
+        session.conf.get.return_value = setting
         register(session)
     assert [one.message.split(",")[0] for one in caplog.records] == [
         "the Spark session lacks spark.python.unix.domain.socket.enabled=true"
