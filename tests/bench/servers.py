@@ -41,6 +41,7 @@ class Broker(Enum):
     GRPC_ONLY = "pullstream's broker, gRPC on a port of its own"
     HTTP_APART = "pullstream's broker, gRPC and HTTP on a port each"
     DISK_GRPC_ONLY = "pullstream's broker, on disk, gRPC on a port of its own"
+    BESIDE_SQLITE = "pullstream's broker, gRPC on a port of its own, beside a writer to SQLite"
     LIMITED_STREAMS = "pullstream's broker, 10 MB/s on each stream"
     SMALL_PULLS = "pullstream's broker, 100 messages in the answer to a Pull"
     EARLIER = "pullstream's broker at an earlier commit, gRPC on a port of its own"
@@ -122,6 +123,7 @@ def command(server: Server) -> list[str]:
         options = {
             Broker.GRPC_ONLY: ["--no-rest"],
             Broker.DISK_GRPC_ONLY: ["--no-rest"],
+            Broker.BESIDE_SQLITE: ["--no-rest"],
             Broker.HTTP_APART: ["--rest-port", "0"],
             Broker.LIMITED_STREAMS: ["--fault", "limit-streams:10e6"],
             Broker.SMALL_PULLS: ["--max-pull-messages", "100"],
@@ -153,6 +155,9 @@ def served(server: Server) -> Iterator[Served]:
         line = command(server)
         if server in (Broker.DISK, Broker.DISK_GRPC_ONLY):
             line += ["--data-dir", stack.enter_context(TemporaryDirectory())]
+        if server is Broker.BESIDE_SQLITE:
+            writer = [sys.executable, "-m", "tests.bench.sqlite_load"]
+            stack.enter_context(_started(writer, "writing"))
         began = time.monotonic()
         process, port = stack.enter_context(_started(line, r"listening on (\d+)"))
         yield Served(f"localhost:{port}", process.pid, time.monotonic() - began)
