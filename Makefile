@@ -36,19 +36,8 @@ versions: ## run the suites with other versions of Python (PYTHONS="python3.10 p
 		build/python-$$version/bin/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS); \
 	done
 
-# A folder, and its own tests. Failed tests (exit status 1) are only printed here, because tracing
-# makes every test about twice as slow. `make test` fails for them.
-define covered
-	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup --cov=$(1) --cov-report= $(2) $(ARGS) || [ $$? = 1 ]
-	@$(BIN)/python -m coverage report --skip-covered
-endef
-
 coverage: .venv/dev.stamp ## measure how much of the central folders their own tests cover (ARGS="-k lease")
-	$(call covered,emulator/pullstream_emulator/engine,tests/emulator/engine)
-	$(call covered,subscriber/pullstream/streaming,tests/subscriber/streaming)
-	$(call covered,subscriber/pullstream/publisher,tests/subscriber/publisher)
-	$(call covered,subscriber/pullstream/fetch,tests/subscriber/fetch)
-	$(call covered,subscriber/pullstream/logs/follow,tests/subscriber/logs/follow $(wildcard tests/contract/test_follow*.py))
+	@$(BIN)/python -m tests.covered $(ARGS)
 
 check: .venv/dev.stamp ## run the linters, the formatter's check and the type checker
 	$(BIN)/ruff check

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 import pytest
 
 from tests.completed import run_command
+
+# So one process runs these tests, and parses each package once.
+pytestmark = pytest.mark.xdist_group("layout")
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -138,6 +142,7 @@ def absolute_imports(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@cache
 def imports_of(package: str, *, running: bool = False) -> list[tuple[str, str]]:
     """Return (file, imported name) for each absolute import of a package.
 
@@ -181,6 +186,7 @@ def test_modules_of_the_same_folder_are_imported_relatively(package: str) -> Non
     ] == []
 
 
+@cache
 def import_graph(package: str) -> dict[str, set[str]]:
     """Return the modules of a package, each with the modules of the package that it imports.
 
@@ -340,7 +346,6 @@ def test_the_repository_root_has_only_the_intended_files() -> None:
     assert found == TOP_LEVEL, "list a new top-level name in TOP_LEVEL, or move it into a folder"
 
 
-@pytest.mark.xdist_group("layout")
 def test_tests_of_one_xdist_group_run_in_one_process(request: pytest.FixtureRequest) -> None:
     """The plugin adds the group to the end of the test id for the distributing process."""
     if not request.config.getoption("loadgroup", False):

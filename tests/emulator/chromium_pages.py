@@ -5,14 +5,27 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-from playwright.sync_api import Browser, Page, sync_playwright
+from typing import TYPE_CHECKING, Any
 
 from tests.optional_tools import missing
 
 # Longest wait for something on a page, in milliseconds. Chromium is slow on a busy machine.
 TIMEOUT = 30_000
+
+# Playwright takes a second to import, and each process of pytest imports all tests. So only the
+# tests that use it import it.
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import expect as expect
+else:
+
+    def expect(actual: Any) -> Any:
+        """Return Playwright's assertions, which wait until they hold."""
+        from playwright.sync_api import expect
+
+        expect.set_options(timeout=TIMEOUT)
+        return expect(actual)
+
 
 _ARGUMENTS = [
     "--no-sandbox",
@@ -31,6 +44,8 @@ def chromium(*hosts: str) -> Iterator[Browser]:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         missing("chromium", "there is no Chromium: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
     rules = ",".join(f"MAP {host} 127.0.0.1" for host in hosts)
     arguments = [*_ARGUMENTS, f"--host-resolver-rules={rules}"]
     with sync_playwright() as playwright:

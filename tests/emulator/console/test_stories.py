@@ -8,9 +8,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
 
 from pullstream import Message, SubscriberClient
 from pullstream_emulator import Emulator
@@ -20,11 +20,14 @@ from pullstream_protocol.messages import channels_pb2 as channels
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.completed import run_command
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
-from tests.emulator.chromium_pages import TIMEOUT, opened
+from tests.emulator.chromium_pages import TIMEOUT, expect, opened
 from tests.emulator.program import running
 from tests.emulator.push_endpoint import Endpoint
 from tests.emulator.rest_client import V1_SUBSCRIPTION, V1_TOPIC, RestClient
 from tests.emulator.wire import Wire
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = pytest.mark.xdist_group("console")
 
@@ -33,11 +36,6 @@ ORDER = {
     "name": "Order",
     "fields": [{"name": "id", "type": "int"}, {"name": "item", "type": "string"}],
 }
-
-
-@pytest.fixture(autouse=True)
-def _browser_timeout() -> None:
-    expect.set_options(timeout=TIMEOUT)
 
 
 class ConsolePage:

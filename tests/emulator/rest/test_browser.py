@@ -7,10 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import Browser
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.rest.server import Rest
@@ -18,6 +17,9 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import TOPIC
 from tests.emulator.chromium_pages import chromium, opened
 from tests.emulator.rest_client import V1_TOPIC, RestClient
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 FOREIGN_HOST = "evil.example"
 # Like the name of a container in Compose. A browser sends no Sec-Fetch-Site to it.

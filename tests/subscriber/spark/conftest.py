@@ -75,11 +75,14 @@ def spool(tmp_path: Path) -> Path:
     return tmp_path / "spool"
 
 
+# Before pytest-xdist reads the groups, also if this folder is an argument of pytest.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests that use Spark in three processes when xdist distributes the suite.
 
-    Two have a session each, and about the same work. In the third one, tests start programs with
-    Spark, for which they wait.
+    Two have a session each, and about the same work. Otherwise the longer one runs alone at the
+    end, on one of two processors. In the third one, tests start programs with Spark, for which they
+    wait.
     """
     here = Path(__file__).parent
     names = ("session", "protocol", "receiving", "receiver_processes", "tables")
@@ -89,14 +92,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         here / "receiver_processes" / "test_spark_job.py",
         here / "receiver_processes" / "test_spark_connect.py",
     }
+    second = {
+        here / "datasource",
+        here / "ingest" / "test_decoding.py",
+        here / "ingest" / "test_runner.py",
+        here / "tables" / "test_bucket_jobs.py",
+    }
     for item in items:
         uses_spark = item.path in jobs or without_spark.isdisjoint(item.path.parents)
         if here not in item.path.parents or not uses_spark:
             continue
         if "spark" not in getattr(item, "fixturenames", ()):
             group = "programs with Spark"
-        elif item.path.name == "test_decoding.py" or here / "datasource" in item.path.parents:
-            group = "rows from Spark"
+        elif second.isdisjoint((item.path, *item.path.parents)):
+            group = "first Spark session"
         else:
-            group = "tables by Spark"
+            group = "second Spark session"
         item.add_marker(pytest.mark.xdist_group(group))
