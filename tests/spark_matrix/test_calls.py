@@ -12,6 +12,7 @@ import pyspark
 import pytest
 
 from pullstream.spark.local.java import ensure_java
+from pullstream.spark.local.worker_python import worker_settings
 
 from . import calls
 from .recorded_calls import CALLS, recorded
@@ -21,6 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 def test_spark_calls_a_streaming_source_in_the_recorded_order(tmp_path: Path) -> None:
     assert pyspark.__version__ in CALLS, "record the calls of this version by calls.py"
+    # Spark's workers import from its archive otherwise, which takes a second longer for each.
+    worker_settings()
     variables = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     ensure_java(variables)
     done = subprocess.run(
