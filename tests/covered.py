@@ -32,13 +32,25 @@ FOLDERS = {
 }
 
 
+def own_tests(folder: str) -> list[str]:
+    """Return the paths of the tests of a folder.
+
+    Raises:
+        FileNotFoundError: A pattern matches nothing. Without paths, pytest would run all tests.
+    """
+    found = {pattern: sorted(map(str, ROOT.glob(pattern))) for pattern in FOLDERS[folder]}
+    if empty := [pattern for pattern, paths in found.items() if not paths]:
+        raise FileNotFoundError(f"there are no tests {', '.join(empty)} of {folder}")
+    return [path for paths in found.values() for path in paths]
+
+
 def measure(arguments: Sequence[str], folder: str) -> tuple[str, bool]:
     """Return the output for a folder, and whether the coverage is enough.
 
     Failed tests are only in the output, because tracing makes every test about twice as slow.
     `make test` fails for them.
     """
-    tests = [str(path) for pattern in FOLDERS[folder] for path in sorted(ROOT.glob(pattern))]
+    tests = own_tests(folder)
     options = ["-q", "--numprocesses", "0", f"--cov={folder}", "--cov-report="]
     tested = _run(folder, "pytest", *options, *tests, *arguments)
     report = _run(folder, "coverage", "report", "--skip-covered")

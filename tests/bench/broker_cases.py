@@ -149,8 +149,8 @@ _OWN_PORT_CASES = (
         (Row("bytes_each", run=OWN_KEYS, at_most=600),),
     ),
     # The floor of 0.8 was set when memory took 5.2 µs a message, so it compares with that commit.
-    # Memory takes 3.8 now. About half of the difference to it is SQLite alone: so much slower is
-    # the broker in memory while another process writes the same bytes to SQLite.
+    # Memory takes 3.8 now. About half of the difference to it is SQLite alone: the broker in
+    # memory slows down by that much while another process writes the same bytes to SQLite.
     Case(
         "on disk, batches of 100",
         GROUP,

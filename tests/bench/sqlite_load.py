@@ -2,8 +2,8 @@
 
     python -m tests.bench.sqlite_load
 
-It shows what the bytes alone cost: a broker in memory beside this process is slower, although both
-have a processor, because they share caches and memory. Prints a line when it begins, and writes
+This is the cost of the bytes alone: a broker in memory is slower while this process runs on the
+other processor, because the two share caches and memory. Prints a line when it begins, and writes
 until it is terminated.
 """
 

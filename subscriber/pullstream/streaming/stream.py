@@ -274,10 +274,10 @@ class ResumingStream:
             self._call = call
             self._is_answered = self._is_proven = False
             self._opened_at = self._clock.monotonic()
-            # If so, `close` or `abort` ran after the call began, and did not see it. The server
-            # may have leased messages to this call already. After a half-close they arrive, and
-            # the shutdown returns them. After a cancellation their leases would have to expire.
             if self._closing:
+                # `close` or `abort` ran after the call began, and did not see it. The server may
+                # have leased messages to this call already. After a half-close they arrive, and
+                # the shutdown returns them. After a cancellation their leases would have to expire.
                 call.half_close()
             is_aborted = self._aborting
         if is_aborted:

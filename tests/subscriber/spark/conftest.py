@@ -80,8 +80,8 @@ def spool(tmp_path: Path) -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests that use Spark in three processes when xdist distributes the suite.
 
-    Two have a session each, and about the same work. Otherwise the longer one runs alone at the
-    end, on one of two processors. In the third one, tests start programs with Spark, for which they
+    Two have a session each, and about the same work: one with more work would run alone at the end,
+    and leave a processor idle. In the third one, tests start programs with Spark, for which they
     wait.
     """
     here = Path(__file__).parent

@@ -564,7 +564,7 @@ def _object(parsed: str) -> Column:
 
 
 def _is_parsed(parsed: str) -> Column:
-    # As a text, which needs one call of Java instead of five. An ingestion needs this 25 times.
+    # A text needs one call of Java, and methods of Column need five. A job makes 25 such columns.
     return F.expr(f"{parsed} IS NOT NULL AND {parsed}.{_CORRUPT} IS NULL")
 
 
