@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "build" / "coverage"
 
-# Each folder, and patterns of its own tests. The one that takes longest comes first.
+# Each folder, and the patterns of the tests that must cover it. The slowest folder comes first.
 FOLDERS = {
     "emulator/pullstream_emulator/engine": ("tests/emulator/engine",),
     "subscriber/pullstream/streaming": ("tests/subscriber/streaming",),

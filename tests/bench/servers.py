@@ -41,7 +41,7 @@ class Broker(Enum):
     GRPC_ONLY = "pullstream's broker, gRPC on a port of its own"
     HTTP_APART = "pullstream's broker, gRPC and HTTP on a port each"
     DISK_GRPC_ONLY = "pullstream's broker, on disk, gRPC on a port of its own"
-    BESIDE_SQLITE = "pullstream's broker, gRPC on a port of its own, beside a writer to SQLite"
+    WITH_SQLITE_LOAD = "pullstream's broker, gRPC only, while another process writes to SQLite"
     LIMITED_STREAMS = "pullstream's broker, 10 MB/s on each stream"
     SMALL_PULLS = "pullstream's broker, 100 messages in the answer to a Pull"
     EARLIER = "pullstream's broker at an earlier commit, gRPC on a port of its own"
@@ -123,7 +123,7 @@ def command(server: Server) -> list[str]:
         options = {
             Broker.GRPC_ONLY: ["--no-rest"],
             Broker.DISK_GRPC_ONLY: ["--no-rest"],
-            Broker.BESIDE_SQLITE: ["--no-rest"],
+            Broker.WITH_SQLITE_LOAD: ["--no-rest"],
             Broker.HTTP_APART: ["--rest-port", "0"],
             Broker.LIMITED_STREAMS: ["--fault", "limit-streams:10e6"],
             Broker.SMALL_PULLS: ["--max-pull-messages", "100"],
@@ -155,7 +155,7 @@ def served(server: Server) -> Iterator[Served]:
         line = command(server)
         if server in (Broker.DISK, Broker.DISK_GRPC_ONLY):
             line += ["--data-dir", stack.enter_context(TemporaryDirectory())]
-        if server is Broker.BESIDE_SQLITE:
+        if server is Broker.WITH_SQLITE_LOAD:
             writer = [sys.executable, "-m", "tests.bench.sqlite_load"]
             stack.enter_context(_started(writer, "writing"))
         began = time.monotonic()

@@ -291,7 +291,7 @@ def job(arguments: argparse.Namespace) -> Figures:
             available_now=True,
             options=options,
         )
-        age(spark, work, arguments.earlier)
+        age(work, arguments.earlier)
         seen: list[Any] = []
 
         def watch(report: Any) -> None:
@@ -312,11 +312,10 @@ def job(arguments: argparse.Namespace) -> Figures:
         }
 
 
-def age(spark: Any, work: Any, commits: int) -> None:
+def age(work: Any, commits: int) -> None:
     """Commit batches of one row, of another source, to the table of a job."""
     import pyarrow as pa
 
-    from pullstream.spark.datasource.registration import register
     from pullstream.spark.ingest.columns import arrow_schema, message_schema
     from pullstream.spark.tables.batch import BatchName
     from pullstream.spark.tables.delta import DeltaLakeTable
@@ -325,7 +324,6 @@ def age(spark: Any, work: Any, commits: int) -> None:
 
     if not commits:
         return
-    register(spark)
     decoding = work.decoding()
     schema = arrow_schema(decoding.columns(message_schema(work)), decoding.required)
     kinds: dict[str, Any] = {"delta": DeltaLakeTable, "iceberg": IcebergTable, "parquet": FileTable}

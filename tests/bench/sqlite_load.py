@@ -1,4 +1,4 @@
-"""Writes to SQLite as much as the broker does at durability class disk, without a broker.
+"""Writes as many bytes to SQLite as the broker does at durability class disk, without a broker.
 
     python -m tests.bench.sqlite_load
 
@@ -19,6 +19,7 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pullstream_emulator.storage.database import BYTES_BETWEEN_CHECKPOINTS
 from pullstream_emulator.storage.tables import PAGE_BYTES
 from pullstream_emulator.storage.writer import GATHER
 
@@ -26,8 +27,6 @@ from pullstream_emulator.storage.writer import GATHER
 MESSAGES_PER_SECOND = 220_000
 MESSAGE_BYTES = 130
 ROW_MESSAGES = 1_000
-# As in the broker.
-CHECKPOINT_BYTES = 32_000_000
 
 
 def write(path: Path, stop: threading.Event) -> None:
@@ -39,7 +38,7 @@ def write(path: Path, stop: threading.Event) -> None:
             "locking_mode = EXCLUSIVE",
             "journal_mode = WAL",
             "synchronous = FULL",
-            f"wal_autocheckpoint = {CHECKPOINT_BYTES // PAGE_BYTES}",
+            f"wal_autocheckpoint = {BYTES_BETWEEN_CHECKPOINTS // PAGE_BYTES}",
         ):
             database.execute(f"PRAGMA {pragma}")
         database.execute("CREATE TABLE messages (first INTEGER PRIMARY KEY, encoded BLOB)")

@@ -42,7 +42,7 @@ RUNS: dict[str, tuple[AnyWork, set[str]]] = {
     "broker-bare": (Work(PublishSink(), "publish", batch=10), PUBLISH),
     "broker-large-requests": (Work(Broker.GRPC_ONLY, "publish", batch=1000), PUBLISH),
     "broker-earlier": (Work(Broker.EARLIER, "publish", batch=10), PUBLISH),
-    "broker-beside-sqlite": (Work(Broker.BESIDE_SQLITE, "publish", batch=10), PUBLISH),
+    "broker-sqlite-load": (Work(Broker.WITH_SQLITE_LOAD, "publish", batch=10), PUBLISH),
     "broker-deliver": (
         Work(Broker.OURS, "deliver", messages=2_000, keys=10, streams=3),
         RATE | {"bytes_each"},

@@ -24,7 +24,7 @@ LOCK_NAME = "pullstream.lock"
 
 # A page that was written several times since the last checkpoint is copied only once, so
 # checkpoints are rare.
-_BYTES_BETWEEN_CHECKPOINTS = 32_000_000
+BYTES_BETWEEN_CHECKPOINTS = 32_000_000
 
 # The sum of checksums is kept modulo this number.
 _SUM = 1 << 64
@@ -91,7 +91,7 @@ class Database:
             self.execute("PRAGMA synchronous = FULL")
             # An older database has smaller pages.
             (page,) = self.execute("PRAGMA page_size").fetchone()
-            self.execute(f"PRAGMA wal_autocheckpoint = {_BYTES_BETWEEN_CHECKPOINTS // page}")
+            self.execute(f"PRAGMA wal_autocheckpoint = {BYTES_BETWEEN_CHECKPOINTS // page}")
         except BaseException:
             self._connection.close()
             raise

@@ -148,6 +148,7 @@ class ResumingStream:
         # Whether the present stream has received a response, and whether it has received messages.
         self._is_answered = False
         self._is_proven = False
+        # Whether `close`, and whether `abort`, was called.
         self._closing = self._aborting = False
         self._reset_cause: RpcError | None = None
         # Used only to interrupt a pause.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def decoded_schemas(
     session: SparkSession, job: IngestJob, decoding: Decoding
 ) -> tuple[StructType, StructType]:
-    """Return the columns of the good and of the bad rows, without those of partitioning.
+    """Return the columns of the good and of the bad rows, without columns of partitioning.
 
     Spark finds them by an analysis of the decoding, which takes a few tenths of a second.
 

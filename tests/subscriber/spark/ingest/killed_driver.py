@@ -204,9 +204,9 @@ def _drive(kind: str, folder: str, batches: Sequence[tuple[int, str | None]]) ->
     decoding = job.decoding()
     messages = message_schema(job)
     rows = Rows.of(decoding, decoding.columns(messages), decoding.bad_columns(messages))
-    own = tables_for(job, rows)
-    own.open(spark, rows)
-    handler = BatchHandler(decoding, *own, name=lambda number: BatchName(SOURCE, number))
+    targets = tables_for(job, rows)
+    targets.open(spark, rows)
+    handler = BatchHandler(decoding, *targets, name=lambda number: BatchName(SOURCE, number))
     for number, name in batches:
         batch = _messages(spark, number)
         if name is not None:
