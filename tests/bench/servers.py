@@ -8,9 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import threading
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -101,10 +101,11 @@ def _has_earlier_commit() -> bool:
 def _earlier_source() -> Path:
     """Return the folder of the earlier commit's source, which is created once."""
     if not EARLIER_SOURCE.is_dir():
-        archive = ["git", "archive", "--format=tar", EARLIER_COMMIT, "emulator", "protocol"]
+        # tarfile warns or fails without a filter, depending on the version of Python.
+        archive = ["git", "archive", "--format=zip", EARLIER_COMMIT, "emulator", "protocol"]
         packed = subprocess.run(archive, cwd=ROOT, capture_output=True, check=True).stdout
-        with tarfile.open(fileobj=io.BytesIO(packed)) as found:
-            found.extractall(EARLIER_SOURCE, filter="data")
+        with zipfile.ZipFile(io.BytesIO(packed)) as found:
+            found.extractall(EARLIER_SOURCE)
     return EARLIER_SOURCE
 
 
